@@ -1,0 +1,76 @@
+# Everything a contributor runs. CI calls only these.
+#   ARGS="..."         flags for the command that a target runs
+#   PYTHON=python3.12  another interpreter, with a virtual environment of its own
+
+PYTHON ?= python3
+VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
+ARGS ?=
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
+	--annotation-style line --no-emit-index-url --no-emit-find-links
+
+# Written last, so that an interrupted set-up is done again.
+RUN_READY := $(VENV)/.ready-to-run
+DEV_READY := $(VENV)/.ready-to-develop
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run setup test torture coverage check format bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(RUN_READY) ## Set up what is needed and start the broker
+	@$(BIN)/millstream serve $(ARGS)
+
+setup: $(DEV_READY) ## Set up everything for development in .venv
+
+test: $(DEV_READY) ## Run all tests but the torture
+	@scripts/optional_tools.sh
+	@$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
+
+torture: $(DEV_READY) ## Run the long crash tests
+	@scripts/optional_tools.sh
+	@$(BIN)/pytest -m torture --timeout 0 $(ARGS)
+
+coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
+	@$(BIN)/pytest --numprocesses auto --maxprocesses 4 --cov $(ARGS)
+
+check: $(DEV_READY) ## Check format, lint, types, import rules and tidiness
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest --quiet tests/tidy
+
+format: $(DEV_READY) ## Format the code and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(DEV_READY) ## Run the benchmarks
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: $(DEV_READY) ## Pin the newest dependencies that fit together
+	@$(COMPILE) --upgrade --output-file requirements/base.txt pyproject.toml
+	@$(COMPILE) --upgrade --extra dev --constraint requirements/base.txt \
+		--output-file requirements/dev.txt pyproject.toml
+
+clean: ## Remove virtual environments, caches and build results; data stays
+	@rm -rf .venv .venv-* build dist htmlcov .coverage* .hypothesis
+	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+$(RUN_READY): requirements/base.txt pyproject.toml
+	@echo "Setting up $(VENV)"
+	@scripts/make_venv.sh $(PYTHON) $(VENV)
+	@$(PIP) --requirement requirements/base.txt
+	@$(PIP) --no-deps --editable .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY) requirements/dev.txt
+	@echo "Setting up the tools for development"
+	@$(PIP) --requirement requirements/dev.txt
+	@scripts/optional_tools.sh
+	@touch $@

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Make a virtual environment: make_venv.sh PYTHON DIRECTORY
+#
+# Finds a Python that Millstream runs on, and brings what is missing where apt-get is ours to
+# use. Whatever cannot be had is said in one line.
+set -eu
+
+wanted=$1
+directory=$2
+
+fail() {
+    echo "millstream: $*" >&2
+    exit 1
+}
+
+fits() {
+    command -v "$1" >/dev/null 2>&1 &&
+        "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+}
+
+has_venv() {
+    "$1" -c 'import ensurepip, venv' 2>/dev/null
+}
+
+install() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    echo "Installing $1 with apt-get"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "$1"; } >/dev/null 2>&1
+}
+
+python=
+if fits "$wanted"; then
+    python=$wanted
+elif [ "$wanted" != python3 ]; then
+    # A Python that was asked for by name is not replaced by another.
+    fail "$wanted is not a Python from 3.11 to 3.13: set PYTHON to one that is"
+else
+    for candidate in python3.13 python3.12 python3.11; do
+        if fits "$candidate" || { install "$candidate-venv" && fits "$candidate"; }; then
+            python=$candidate
+            break
+        fi
+    done
+fi
+[ -n "$python" ] || fail "needs Python 3.11, 3.12 or 3.13 with venv: apt-get install python3.11-venv"
+
+if ! has_venv "$python"; then
+    package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    install "$package" && has_venv "$python" ||
+        fail "$python cannot make virtual environments: apt-get install $package"
+fi
+
+"$python" -m venv "$directory" || fail "$python could not make $directory"

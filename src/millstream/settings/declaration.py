@@ -1,0 +1,57 @@
+"""How a setting is declared: once, with its name, default, allowed values and meaning.
+
+A component's settings are a frozen dataclass whose fields are made by `setting`. The check on
+construction, the loader and the reference page all read the same declaration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from millstream.errors import InvalidSetting
+from millstream.settings.domain import Domain
+
+T = TypeVar("T")
+
+_KEY = "setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting's declaration. The name is Kafka's where Kafka has one."""
+
+    name: str
+    default: object
+    domain: Domain
+    doc: str
+
+    def parse(self, raw: object, *, source: str = "") -> object:
+        """The value that `raw` stands for, or InvalidSetting naming the source."""
+        value = self.domain.convert(raw)
+        if not self.domain.contains(value):
+            raise InvalidSetting(
+                name=self.name, value=raw, expected=self.domain.expected, source=source
+            )
+        return value
+
+
+def setting(name: str, default: T, domain: Domain, doc: str) -> T:
+    """A dataclass field that carries its declaration."""
+    declaration = Setting(name=name, default=default, domain=domain, doc=doc)
+    return field(default=default, metadata={_KEY: declaration})
+
+
+def declarations(component: Any) -> dict[str, Setting]:
+    """Declarations of a settings class, or of an instance, by field name, in order."""
+    return {each.name: each.metadata[_KEY] for each in fields(component)}
+
+
+def check(component: object) -> None:
+    """Raise InvalidSetting for the first field outside its domain."""
+    for field_name, declaration in declarations(component).items():
+        value = getattr(component, field_name)
+        if not declaration.domain.contains(value):
+            raise InvalidSetting(
+                name=declaration.name, value=value, expected=declaration.domain.expected
+            )

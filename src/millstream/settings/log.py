@@ -1,0 +1,98 @@
+"""Settings of one partition log. A topic may override each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.settings.declaration import check, setting
+from millstream.settings.domain import INT_MAX, LONG_MAX, Fraction, SomeOf, Whole
+
+_HOUR_MS = 60 * 60 * 1000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """How a log is cut into segments, kept, cleaned and flushed."""
+
+    segment_bytes: int = setting(
+        "segment.bytes",
+        1024**3,
+        Whole(1, INT_MAX),
+        "A segment that would grow past this size is closed and a new one started.",
+    )
+    segment_ms: int = setting(
+        "segment.ms",
+        7 * _DAY_MS,
+        Whole(1, LONG_MAX),
+        "A segment older than this is closed by the next append.",
+    )
+    index_interval_bytes: int = setting(
+        "index.interval.bytes",
+        1024,
+        Whole(0, INT_MAX),
+        "Bytes of the log between two entries of its index.",
+    )
+    max_message_bytes: int = setting(
+        "max.message.bytes",
+        1024**2 + 12,
+        Whole(0, INT_MAX),
+        "Largest record batch that the log takes, as it is stored.",
+    )
+    retention_ms: int = setting(
+        "retention.ms",
+        7 * _DAY_MS,
+        Whole(-1, LONG_MAX, "-1 for ever"),
+        "Segments whose newest record is older than this are deleted.",
+    )
+    retention_bytes: int = setting(
+        "retention.bytes",
+        -1,
+        Whole(-1, LONG_MAX, "-1 for no limit"),
+        "Oldest segments are deleted while the log stays at least this large without them.",
+    )
+    cleanup_policy: frozenset[str] = setting(
+        "cleanup.policy",
+        frozenset({"delete"}),
+        SomeOf(("delete", "compact")),
+        "Whether old data is deleted, compacted to the newest value per key, or both.",
+    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms",
+        _DAY_MS,
+        Whole(0, LONG_MAX),
+        "How long compaction keeps a tombstone for readers to see.",
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        Fraction(0, 1),
+        "Share of the log that must be uncompacted before compaction runs.",
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        0,
+        Whole(0, LONG_MAX),
+        "A record younger than this is not compacted.",
+    )
+    flush_ms: int = setting(
+        "flush.ms",
+        1000,
+        Whole(0, LONG_MAX),
+        "Data that nobody waits for (acks=1) reaches the disk within this time.",
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        60_000,
+        Whole(0, LONG_MAX),
+        "Time between marking a file as deleted and removing it.",
+    )
+    producer_id_expiration_ms: int = setting(
+        "producer.id.expiration.ms",
+        _DAY_MS,
+        Whole(1, LONG_MAX),
+        "An idempotent producer that is silent for this long is forgotten.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
