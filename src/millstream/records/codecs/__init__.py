@@ -1,0 +1,1 @@
+"""One codec per file, each with `compress(view)` and a bounded `decompress(view, limit_bytes)`."""

@@ -1,0 +1,178 @@
+"""Where the records of a batch lie, and what decides whether compaction keeps them.
+
+The inner loop of compaction: it steps from record to record by their lengths, and looks at no
+value and no header. What it finds comes in parallel lists, a run of records at a time, so that
+all further work on them is done by loops in C: `map`, `zip`, `dict.update`.
+Nothing is trusted: what does not fit together is an InvalidBatch.
+Format: docs/formats/record_batch.md. Cost: benchmarks/compaction.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import compress, pairwise
+from typing import NamedTuple
+
+from millstream.errors import InvalidBatch
+from millstream.records.batch import BatchHeader
+from millstream.records.varint import INT32_BITS, read_rest, read_varint, read_varlong
+
+# Bounds the memory for what is known of one run, whatever the size of the batch.
+RUN_RECORDS = 4096
+
+
+class KeyRun(NamedTuple):
+    """Some records of a batch, one after the other."""
+
+    offset_deltas: list[int]
+    keys: list[bytes | None]
+    # Which of them, by their number in this run, have no key, and which have no value.
+    keyless: list[int]
+    tombstones: list[int]
+
+
+def key_runs(header: BatchHeader, body: bytes) -> Iterator[KeyRun]:
+    """The records in the unpacked body of a batch, in runs."""
+    position, previous_delta = 0, -1
+    left = header.records_count
+    while left:
+        count = min(left, RUN_RECORDS)
+        try:
+            run, position = _run(body, position, count, previous_delta)
+        except IndexError as cause:
+            raise InvalidBatch("its records are cut short") from cause
+        previous_delta = run.offset_deltas[-1]
+        left -= count
+        yield run
+    if previous_delta > header.last_offset_delta:
+        raise InvalidBatch(f"an offset delta of {previous_delta} past its last offset")
+    if position != len(body):
+        raise InvalidBatch(f"{len(body) - position} bytes after its last record")
+
+
+def select(header: BatchHeader, body: bytes, kept: bytes | bytearray) -> tuple[list[bytes], int]:
+    """Those records of a sound body whose number is marked in `kept`, at least one of them.
+
+    Returns their bytes, and the largest of their timestamps.
+    """
+    parts: list[bytes] = []
+    ceiling_ms = header.max_timestamp_ms
+    largest_ms = ceiling_ms if header.timestamp_type_append else None
+    position = 0
+    for first in range(0, header.records_count, RUN_RECORDS):
+        marks = kept[first : first + RUN_RECORDS]
+        starts = _starts(body, position, len(marks))
+        position = starts[-1]
+        parts.append(
+            b"".join([body[start:end] for start, end in compress(pairwise(starts), marks)])
+        )
+        # Nothing is later than the ceiling, and most often the last record reaches it.
+        for start in reversed(list(compress(starts, marks))):
+            if largest_ms is not None and largest_ms >= ceiling_ms:
+                break
+            timestamp_ms = header.base_timestamp_ms + _timestamp_delta(body, start)
+            if largest_ms is None or timestamp_ms > largest_ms:
+                largest_ms = timestamp_ms
+    assert largest_ms is not None, "no record is marked"
+    return parts, largest_ms
+
+
+def _starts(body: bytes, position: int, count: int) -> list[int]:
+    """Where each record of a run begins; and, last, where the run ends."""
+    starts: list[int] = []
+    note = starts.append
+    for _ in range(count):
+        note(position)
+        raw = body[position]
+        position += 1
+        if raw > 0x7F:
+            high = body[position]
+            if high > 0x7F:
+                raw, position = read_rest(body, position, raw, INT32_BITS)
+            else:
+                raw += (high << 7) - 0x80
+                position += 1
+        position += raw >> 1
+    note(position)
+    return starts
+
+
+def _timestamp_delta(body: bytes, start: int) -> int:
+    _, position = read_varint(body, start)
+    delta_ms, _ = read_varlong(body, position + 1)
+    return delta_ms
+
+
+def _run(  # noqa: C901, PLR0912, PLR0915 - one or two bytes of each number are inline
+    body: bytes, position: int, count: int, previous_delta: int
+) -> tuple[KeyRun, int]:
+    run = KeyRun([], [], [], [])
+    note_delta, note_key = run.offset_deltas.append, run.keys.append
+    for number in range(count):
+        raw = body[position]
+        position += 1
+        if raw > 0x7F:
+            high = body[position]
+            if high > 0x7F:
+                raw, position = read_rest(body, position, raw, INT32_BITS)
+            else:
+                raw += (high << 7) - 0x80
+                position += 1
+        if raw & 1:
+            raise InvalidBatch("a record of negative length")
+        end = position + (raw >> 1)
+
+        raw = body[position + 1]  # its timestamp delta, after its attributes
+        position += 2
+        if raw > 0x7F:
+            if body[position] > 0x7F:
+                _, position = read_varlong(body, position - 1)
+            else:
+                position += 1
+
+        raw = body[position]
+        position += 1
+        if raw > 0x7F:
+            high = body[position]
+            if high > 0x7F:
+                raw, position = read_rest(body, position, raw, INT32_BITS)
+            else:
+                raw += (high << 7) - 0x80
+                position += 1
+        delta = raw >> 1
+        if raw & 1 or delta <= previous_delta:
+            raise InvalidBatch(f"an offset delta that does not grow after {previous_delta}")
+        previous_delta = delta
+        note_delta(delta)
+
+        raw = body[position]
+        position += 1
+        if raw > 0x7F:
+            raw, position = read_rest(body, position, raw, INT32_BITS)
+        if raw & 1:
+            if raw != 1:
+                raise InvalidBatch("a key of negative length")
+            note_key(None)
+            run.keyless.append(number)
+        else:
+            key_from = position
+            position += raw >> 1
+            note_key(body[key_from:position])
+
+        raw = body[position]
+        if raw & 1 and _is_null(body, position):
+            run.tombstones.append(number)
+        if position >= end:
+            raise InvalidBatch("a key that leads out of its record")
+        position = end
+    if position > len(body):
+        raise InvalidBatch("a record whose length leads out of its batch")
+    return run, position
+
+
+def _is_null(body: bytes, position: int) -> bool:
+    """Whether a value is null, which may be written in more bytes than it needs."""
+    length, _ = read_varint(body, position)
+    if length < -1:
+        raise InvalidBatch("a value of negative length")
+    return length == -1
