@@ -9,7 +9,7 @@ Format: docs/formats/record_batch.md. Cost: benchmarks/compaction.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import compress, pairwise
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ RUN_RECORDS = 4096
 class KeyRun(NamedTuple):
     """Some records of a batch, one after the other."""
 
-    offset_deltas: list[int]
+    offset_deltas: Sequence[int]
     keys: list[bytes | None]
     # Which of them, by their number in this run, have no key, and which have no value.
     keyless: list[int]
@@ -33,19 +33,19 @@ class KeyRun(NamedTuple):
 
 def key_runs(header: BatchHeader, body: bytes) -> Iterator[KeyRun]:
     """The records in the unpacked body of a batch, in runs."""
-    position, previous_delta = 0, -1
+    position, next_delta = 0, 0
     left = header.records_count
     while left:
         count = min(left, RUN_RECORDS)
         try:
-            run, position = _run(body, position, count, previous_delta)
+            run, position = _run(body, position, count, next_delta)
         except IndexError as cause:
             raise InvalidBatch("its records are cut short") from cause
-        previous_delta = run.offset_deltas[-1]
+        next_delta = run.offset_deltas[-1] + 1
         left -= count
         yield run
-    if previous_delta > header.last_offset_delta:
-        raise InvalidBatch(f"an offset delta of {previous_delta} past its last offset")
+    if next_delta > header.last_offset_delta + 1:
+        raise InvalidBatch(f"an offset delta of {next_delta - 1} past its last offset")
     if position != len(body):
         raise InvalidBatch(f"{len(body) - position} bytes after its last record")
 
@@ -104,46 +104,53 @@ def _timestamp_delta(body: bytes, start: int) -> int:
 
 
 def _run(  # noqa: C901, PLR0912, PLR0915 - one or two bytes of each number are inline
-    body: bytes, position: int, count: int, previous_delta: int
+    body: bytes, position: int, count: int, first_delta: int
 ) -> tuple[KeyRun, int]:
-    run = KeyRun([], [], [], [])
-    note_delta, note_key = run.offset_deltas.append, run.keys.append
+    keys: list[bytes | None] = []
+    keyless: list[int] = []
+    tombstones: list[int] = []
+    gaps: list[tuple[int, int]] = []
+    note_key = keys.append
+    expected = first_delta << 1
     for number in range(count):
         raw = body[position]
-        position += 1
-        if raw > 0x7F:
-            high = body[position]
+        if raw < 0x80:
+            position += 1
+        else:
+            high = body[position + 1]
             if high > 0x7F:
-                raw, position = read_rest(body, position, raw, INT32_BITS)
+                raw, position = read_rest(body, position + 1, raw, INT32_BITS)
             else:
                 raw += (high << 7) - 0x80
-                position += 1
+                position += 2
         if raw & 1:
             raise InvalidBatch("a record of negative length")
         end = position + (raw >> 1)
 
-        raw = body[position + 1]  # its timestamp delta, after its attributes
-        position += 2
-        if raw > 0x7F:
-            if body[position] > 0x7F:
-                _, position = read_varlong(body, position - 1)
-            else:
-                position += 1
+        # Its attributes, then its timestamp delta.
+        if body[position + 1] < 0x80:
+            position += 2
+        elif body[position + 2] < 0x80:
+            position += 3
+        else:
+            _, position = read_varlong(body, position + 1)
 
         raw = body[position]
-        position += 1
-        if raw > 0x7F:
-            high = body[position]
+        if raw < 0x80:
+            position += 1
+        else:
+            high = body[position + 1]
             if high > 0x7F:
-                raw, position = read_rest(body, position, raw, INT32_BITS)
+                raw, position = read_rest(body, position + 1, raw, INT32_BITS)
             else:
                 raw += (high << 7) - 0x80
-                position += 1
-        delta = raw >> 1
-        if raw & 1 or delta <= previous_delta:
-            raise InvalidBatch(f"an offset delta that does not grow after {previous_delta}")
-        previous_delta = delta
-        note_delta(delta)
+                position += 2
+        if raw != expected:
+            if raw & 1 or raw < expected:
+                raise InvalidBatch(f"an offset delta that does not grow: {raw >> 1}")
+            gaps.append((number, raw >> 1))
+            expected = raw
+        expected += 2
 
         raw = body[position]
         position += 1
@@ -153,21 +160,31 @@ def _run(  # noqa: C901, PLR0912, PLR0915 - one or two bytes of each number are 
             if raw != 1:
                 raise InvalidBatch("a key of negative length")
             note_key(None)
-            run.keyless.append(number)
+            keyless.append(number)
         else:
             key_from = position
             position += raw >> 1
             note_key(body[key_from:position])
 
-        raw = body[position]
-        if raw & 1 and _is_null(body, position):
-            run.tombstones.append(number)
+        if body[position] & 1 and _is_null(body, position):
+            tombstones.append(number)
         if position >= end:
             raise InvalidBatch("a key that leads out of its record")
         position = end
     if position > len(body):
         raise InvalidBatch("a record whose length leads out of its batch")
-    return run, position
+    deltas = _deltas(first_delta, count, gaps)
+    return KeyRun(deltas, keys, keyless, tombstones), position
+
+
+def _deltas(first: int, count: int, gaps: list[tuple[int, int]]) -> Sequence[int]:
+    """Numbers that count up from `first`, but for jumps: (which of them, to what)."""
+    if not gaps:
+        return range(first, first + count)
+    deltas: list[int] = []
+    for (number, delta), (end, _) in pairwise([(0, first), *gaps, (count, 0)]):
+        deltas += range(delta, delta + end - number)
+    return deltas
 
 
 def _is_null(body: bytes, position: int) -> bool:

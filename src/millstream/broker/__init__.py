@@ -1,0 +1,1 @@
+"""Use cases: everything that a door may ask the broker for."""

@@ -1,0 +1,128 @@
+"""The broker's upkeep of its logs: flushing, checkpoints, retention, compaction, removal.
+
+Decisions are made on the event loop, which owns the logs; whatever blocks runs in a thread. A log
+that fails to be kept up is reported and passed over; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError
+from millstream.settings.log import LogSettings
+from millstream.settings.storage import StorageSettings
+from millstream.storage.compaction import abandon, install, plan_compaction
+from millstream.storage.data_directory import DataDirectory
+from millstream.storage.file_remover import FileRemover
+from millstream.storage.filesystem import Filesystem
+from millstream.storage.flusher import Flusher
+from millstream.storage.local_log import LocalLog
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_FLUSH_TICK_MS = 250
+
+
+class Housekeeping:
+    """Runs the upkeep until it is cancelled."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        flusher: Flusher,
+        filesystem: Filesystem,
+        *,
+        storage: StorageSettings,
+        defaults: LogSettings,
+        clock: Clock,
+    ) -> None:
+        self._directory = directory
+        self._flusher = flusher
+        self._filesystem = filesystem
+        self._storage = storage
+        self._clock = clock
+        self._remover = FileRemover()
+        self._flush_tick_ms = max(min(_LONGEST_FLUSH_TICK_MS, defaults.flush_ms // 2), 1)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(self._flush_tick_ms, self._flush))
+            tasks.create_task(self._every(self._storage.checkpoint_ms, self._checkpoint))
+            tasks.create_task(self._every(self._storage.retention_check_ms, self._clean))
+
+    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await work()
+
+    async def _flush(self) -> None:
+        """Sync what has waited for `flush.ms`, or will have before the next look."""
+        horizon_ms = self._clock.now_ms() + self._flush_tick_ms
+        for log in self._directory.logs():
+            since_ms = log.dirty_since_ms
+            if since_ms is not None and since_ms + log.settings.flush_ms <= horizon_ms:
+                self._flusher.flush(log)
+
+    async def _checkpoint(self) -> None:
+        write = self._directory.prepare_checkpoint()
+        if write is not None:
+            try:
+                await asyncio.to_thread(write.run)
+            except OSError as error:
+                _log.error("the checkpoint could not be written: %s", error)
+
+    async def _clean(self) -> None:
+        for log in list(self._directory.logs()):
+            try:
+                self._expire(log)
+                await self._compact(log)
+            except (MillstreamError, OSError) as error:
+                _log.error("%s: upkeep failed: %s", log.name, error)
+            # Other work comes first, however many logs there are.
+            await asyncio.sleep(0)
+        await asyncio.to_thread(self._remove, self._remover.take_due(self._clock.now_ms()))
+
+    def _expire(self, log: LocalLog) -> None:
+        log.roll_if_due()
+        self._remove_later(log, log.expire())
+        log.rest()
+
+    async def _compact(self, log: LocalLog) -> None:
+        """One pass, if it is due; what it leaves is for the next look."""
+        plan = plan_compaction(
+            log,
+            now_ms=self._clock.now_ms(),
+            buffer_bytes=self._storage.compaction_buffer_bytes,
+            max_decompressed_bytes=self._storage.max_decompressed_bytes,
+        )
+        if plan is None:
+            return
+        work = asyncio.create_task(asyncio.to_thread(plan.run))
+        try:
+            await asyncio.wait([work])
+        finally:
+            if not work.done():
+                # We are told to stop, and a thread that writes must not outlive the directory.
+                plan.cancel()
+                await asyncio.wait([work])
+            if (error := work.exception()) is not None:
+                abandon(log, plan)
+            else:
+                self._remove_later(log, install(log, plan, work.result()))
+        if error is not None:
+            raise error
+
+    def _remove_later(self, log: LocalLog, paths: list[str]) -> None:
+        delay_ms = log.settings.file_delete_delay_ms
+        self._remover.add(paths, due_ms=self._clock.now_ms() + delay_ms)
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            try:
+                self._filesystem.remove(path)
+            except OSError as error:
+                # It is tried again when the log is next opened.
+                _log.error("%s could not be removed: %s", path, error)

@@ -1,0 +1,86 @@
+"""Decides which batches of an append are stored, and gives those their offsets.
+
+The per-batch work of the append path: check size, checksum and sequence, patch in the offset. It
+does no I/O, and looks at headers only. Cost: benchmarks/append.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.errors import MessageTooLarge, MillstreamError
+from millstream.records.batch import CONTROL_BIT, assign_offset, validate_produced
+from millstream.storage.batch_walk import LEADER_EPOCH
+from millstream.storage.producer_state import ProducerStates
+from millstream.storage.segment_writer import Placed
+
+Outcome = int | MillstreamError
+
+
+class Run:
+    """Batches that go to one segment in one write."""
+
+    __slots__ = ("base_offset", "end_offset", "end_position", "parts", "placed")
+
+    def __init__(self, offset: int, position: int) -> None:
+        self.base_offset = offset
+        self.end_offset = offset
+        self.end_position = position
+        self.parts: list[bytearray | memoryview] = []
+        self.placed: list[Placed] = []
+
+
+def admit(
+    batches: Sequence[bytearray | memoryview],
+    outcomes: list[Outcome],
+    producers: ProducerStates,
+    run: Run,
+    *,
+    segment_bytes: int,
+    max_message_bytes: int,
+    now_ms: int,
+) -> None:
+    """Judge the batches that have no outcome yet, until one no longer fits in the segment."""
+    offset, position = run.end_offset, run.end_position
+    for number in range(len(outcomes), len(batches)):
+        batch = batches[number]
+        size = len(batch)
+        try:
+            if size > max_message_bytes:
+                raise MessageTooLarge(size_bytes=size, limit_bytes=max_message_bytes)
+            header = validate_produced(batch)
+            idempotent = header.producer_id >= 0 and not header.attributes & CONTROL_BIT
+            if idempotent:
+                known = producers.check(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                )
+                if known is not None:
+                    outcomes.append(known)
+                    continue
+            # Only what is to be stored can be too much for the segment.
+            if position and position + size > segment_bytes:
+                break
+            if idempotent:
+                producers.record(
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                    header.last_sequence,
+                    offset,
+                    offset + header.last_offset_delta,
+                    now_ms,
+                )
+        except MillstreamError as refusal:
+            # Its traceback would hold the buffer.
+            outcomes.append(refusal.with_traceback(None))
+            continue
+        assign_offset(batch, offset, LEADER_EPOCH)
+        run.parts.append(batch)
+        run.placed.append((offset, position, size, header.max_timestamp_ms))
+        outcomes.append(offset)
+        position += size
+        offset += header.last_offset_delta + 1
+    run.end_offset, run.end_position = offset, position

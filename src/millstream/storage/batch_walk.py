@@ -1,0 +1,178 @@
+"""Walking from batch to batch through the bytes of a record file.
+
+Two kinds of walk. `find_batch`, `batch_boundary` and `split_batches` hop over batches that are
+known to be good and cost a fraction of a microsecond each. `checked_batch` and `check_run` trust
+nothing: they prove each batch by its checksum, and its place by the chain of offsets, because
+base offset, length and leader epoch lie outside the checksum.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from millstream.errors import InvalidBatch, InvalidRequest
+from millstream.records.batch import (
+    CRC_AT,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+    validate,
+)
+
+# The log of a single node has one leader epoch for all its life.
+LEADER_EPOCH = 0
+
+_PLACE = struct.Struct(">qi11xi")  # base offset, length, (skipped), last offset delta
+_BASE_OFFSET = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+
+# What stands between length and checksum in every batch of ours: a landmark to look for.
+_LANDMARK = LEADER_EPOCH.to_bytes(4, "big") + bytes([MAGIC])
+_LANDMARK_AT = 12
+_SEARCH_BYTES = 1 << 20
+
+
+class Place(NamedTuple):
+    """Where a batch begins, and the offset it must have there."""
+
+    position: int
+    offset: int
+
+
+def find_batch(log: memoryview, position: int, end: int, offset: int) -> int:
+    """Position of the first batch whose last offset is at least `offset`, or `end`."""
+    read = _PLACE.unpack_from
+    while position < end:
+        base, length, delta = read(log, position)
+        if base + delta >= offset:
+            return position
+        position += length + LENGTH_PREFIX_BYTES
+    return end
+
+
+def batch_boundary(log: memoryview, position: int, limit: int) -> int:
+    """The last place at or below `limit` where a batch ends, walking from `position`."""
+    read = _LENGTH.unpack_from
+    last_start = limit - HEADER_BYTES
+    while position <= last_start:
+        (length,) = read(log, position + _LENGTH_AT)
+        following = position + length + LENGTH_PREFIX_BYTES
+        if following > limit:
+            break
+        position = following
+    return position
+
+
+def batch_end(log: memoryview, position: int) -> int:
+    (length,) = _LENGTH.unpack_from(log, position + _LENGTH_AT)
+    return position + int(length) + LENGTH_PREFIX_BYTES
+
+
+def base_offset_at(log: memoryview, position: int) -> int:
+    """The base offset that a batch at a position would have; -1 when there is no room for one."""
+    if len(log) - position < HEADER_BYTES:
+        return -1
+    return int(_BASE_OFFSET.unpack_from(log, position)[0])
+
+
+def split_batches(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Each batch of a run of good ones, with its header."""
+    position = 0
+    while position < len(view):
+        header = parse_header(view, position)
+        yield header, view[position : position + header.size_bytes]
+        position += header.size_bytes
+
+
+def checked_batch(log: memoryview, position: int, end: int) -> BatchHeader:
+    """The header of the batch at a position, once its bytes are proved. Raises InvalidRequest."""
+    if end - position < HEADER_BYTES:
+        raise InvalidBatch(f"{end - position} bytes cannot hold a header")
+    if log[position + _LANDMARK_AT : position + CRC_AT] != _LANDMARK:
+        raise InvalidBatch("there is no batch header")
+    following = batch_end(log, position)
+    if not HEADER_BYTES <= following - position <= end - position:
+        raise InvalidBatch(f"a batch of {following - position} bytes does not fit in the file")
+    return validate(log[position:following])
+
+
+def plausible_batch(log: memoryview, position: int, end: int) -> BatchHeader:
+    """As `checked_batch`, but looks at the header alone."""
+    if end - position < HEADER_BYTES:
+        raise InvalidBatch(f"{end - position} bytes cannot hold a header")
+    header = parse_header(log, position)
+    if header.magic != MAGIC or header.leader_epoch != LEADER_EPOCH:
+        raise InvalidBatch("there is no batch header")
+    if not HEADER_BYTES <= header.size_bytes <= end - position:
+        raise InvalidBatch(f"a batch of {header.size_bytes} bytes does not fit in the file")
+    if header.last_offset_delta < 0:
+        raise InvalidBatch(f"last offset delta {header.last_offset_delta}")
+    return header
+
+
+def check_run(
+    log: memoryview,
+    place: Place,
+    *,
+    limit: int,
+    end: int,
+    gap_is_known: Callable[[Place], bool],
+) -> tuple[Place, str]:
+    """Prove batches from a place on, until one reaches `limit` or the end.
+
+    Returns where the proof stopped, and why if that was a fault: else an empty string.
+    """
+    position, offset = place
+    while position < limit:
+        try:
+            header = checked_batch(log, position, end)
+        except InvalidRequest as fault:
+            return Place(position, offset), str(fault)
+        base = header.base_offset
+        if base != offset and not (base > offset and gap_is_known(Place(position, base))):
+            return Place(position, offset), f"offset {base} where {offset} comes next"
+        position += header.batch_length + LENGTH_PREFIX_BYTES
+        offset = base + header.last_offset_delta + 1
+    return Place(position, offset), ""
+
+
+def next_good_batch(
+    log: memoryview, damaged: Place, *, end: int, limit_offset: int
+) -> Place | None:
+    """The first sound batch after a damaged one.
+
+    Where the damaged header still leads to a batch that continues it, that is the one. Otherwise
+    look for the landmark of a header, and take only what then proves to be a whole batch.
+    """
+
+    def sound(position: int) -> Place | None:
+        try:
+            header = checked_batch(log, position, end)
+        except InvalidRequest:
+            return None
+        if not damaged.offset <= header.base_offset <= header.last_offset < limit_offset:
+            return None
+        return Place(position, header.base_offset)
+
+    if end - damaged.position >= HEADER_BYTES:
+        _, length, delta = _PLACE.unpack_from(log, damaged.position)
+        behind = sound(damaged.position + length + LENGTH_PREFIX_BYTES) if length > 0 else None
+        if behind and behind.offset == damaged.offset + delta + 1:
+            return behind
+    position = damaged.position + 1
+    while position < end:
+        window = bytes(log[position + _LANDMARK_AT : position + _LANDMARK_AT + _SEARCH_BYTES])
+        at = window.find(_LANDMARK)
+        while at >= 0:
+            if found := sound(position + at):
+                return found
+            at = window.find(_LANDMARK, at + 1)
+        position += max(len(window) - len(_LANDMARK) + 1, 1)
+        if len(window) < _SEARCH_BYTES:
+            break
+    return None

@@ -1,0 +1,123 @@
+"""Group commit: makes appended data durable, one sync for everyone who waits.
+
+While a log is being synced, those who append to it queue up behind; when the sync ends, one more
+serves them all. So a log has at most one sync under way, and the number of syncs depends on the
+speed of the disk, not on the number of producers.
+
+Syncs run in threads. All else happens on the owner's thread: a thread that has finished calls
+`wake`, upon which the owner calls `collect`.
+
+Invariant: a waiter is told of success only after a sync that began after its append has ended
+well. After a failed sync every waiter of that log is told so, now and for ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from millstream.errors import StorageFailure
+from millstream.storage.partition_log import PartitionLog, SyncTask
+
+_log = logging.getLogger(__name__)
+
+Done = Callable[[StorageFailure | None], None]
+_Job = tuple[PartitionLog, SyncTask]
+
+
+class Flusher:
+    """Runs syncs in threads and tells those who wait for them."""
+
+    def __init__(self, *, threads: int, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._finished: SimpleQueue[tuple[_Job, OSError | None]] = SimpleQueue()
+        # Invariant: a log is a key exactly while a sync of it is under way.
+        self._waiters: dict[PartitionLog, list[tuple[int, Done]]] = {}
+        self._threads = [
+            threading.Thread(target=self._work, name=f"flusher-{n}", daemon=True)
+            for n in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def when_durable(self, log: PartitionLog, offset: int, done: Done) -> None:
+        """Call `done` once everything below an offset is on disk, or cannot be."""
+        if log.synced_offset >= offset:
+            done(None)
+            return
+        waiters = self._waiters.get(log)
+        if waiters is None:
+            self._begin(log, [(offset, done)])
+        else:
+            waiters.append((offset, done))
+
+    def flush(self, log: PartitionLog) -> None:
+        """Begin to sync a log that nobody waits for, unless that is under way."""
+        if log not in self._waiters:
+            self._begin(log, [])
+
+    def collect(self) -> None:
+        """Take note of the syncs that have ended."""
+        while True:
+            try:
+                (log, task), error = self._finished.get_nowait()
+            except Empty:
+                return
+            log.finish_sync(task, error)
+            self._settle(log)
+
+    def close(self) -> None:
+        """Let the syncs under way end, and tell those who wait."""
+        while self._waiters:
+            job, error = self._finished.get()
+            self._finished.put((job, error))
+            self.collect()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _begin(self, log: PartitionLog, waiters: list[tuple[int, Done]]) -> None:
+        try:
+            task = log.begin_sync()
+        except StorageFailure as failure:
+            self._waiters.pop(log, None)
+            _tell(waiters, failure)
+            return
+        self._waiters[log] = waiters
+        self._jobs.put((log, task))
+
+    def _settle(self, log: PartitionLog) -> None:
+        """Tell the waiters whose data is durable; sync again for the rest."""
+        waiters = self._waiters.pop(log)
+        synced = log.synced_offset
+        rest = [waiter for waiter in waiters if waiter[0] > synced]
+        if rest:
+            self._begin(log, rest)
+        _tell([waiter for waiter in waiters if waiter[0] <= synced], None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            error: OSError | None = None
+            try:
+                job[1].run()
+            except OSError as caught:
+                error = caught
+            except (
+                Exception
+            ) as caught:  # Outer edge of a thread: whatever it is, nothing is synced.
+                error = OSError(errno.EIO, repr(caught))
+            self._finished.put((job, error))
+            self._wake()
+
+
+def _tell(waiters: list[tuple[int, Done]], failure: StorageFailure | None) -> None:
+    for _, done in waiters:
+        try:
+            done(failure)
+        except Exception:  # Outer edge of a waiter: it must not keep the others from hearing.
+            _log.exception("a waiter failed when it was told of a sync")

@@ -1,0 +1,497 @@
+"""One partition's log in a directory of segment files: the `local` engine.
+
+Invariant: segments follow each other without overlap, and only the last one takes appends.
+Offsets in memory run ahead of the disk: what lies below `synced_offset` survives a crash.
+After a crash: see `recovery`. Producer state is loaded from the newest snapshot that the log
+still reaches and brought up to date from the headers behind it.
+
+A disk that breaks a promise stops the log for good: after a failed sync the kernel may have
+dropped the very pages it could not write, so that trying again would succeed and mean nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from millstream.clock import Clock
+from millstream.errors import (
+    Conflict,
+    MillstreamError,
+    OffsetOutOfRange,
+    StorageFailure,
+)
+from millstream.settings.log import LogSettings
+from millstream.storage.active_segment import ActiveSegment
+from millstream.storage.batch_admission import Outcome, Run, admit
+from millstream.storage.closed_segments import ClosedSegments
+from millstream.storage.filesystem import Filesystem, passing_trouble, replace_content
+from millstream.storage.log_start import read_log_start, write_log_start
+from millstream.storage.log_sync import LogSync, SyncState
+from millstream.storage.partition_log import SyncTask, TimedOffset
+from millstream.storage.producer_snapshots import restore_producers
+from millstream.storage.producer_state import ProducerStates
+from millstream.storage.recovery import (
+    SYNC_FAILED,
+    LogCheckpoint,
+    RecoveryReport,
+    directories_of,
+    recover_log,
+)
+from millstream.storage.retention import is_too_old, past_retention
+from millstream.storage.segment import (
+    Segment,
+    SegmentState,
+    new_segment,
+    rename_deleted,
+)
+from millstream.storage.segment_cache import SegmentCache
+from millstream.storage.segment_chain import SegmentChain
+from millstream.storage.time_search import first_at_or_after, first_of_largest
+from millstream.storage.truncation import Cut, drop_from, find_cut
+
+_log = logging.getLogger(__name__)
+
+# A full segment holds three open files until it is synced. Past this many, appends wait for it.
+_MAX_FULL_SEGMENTS = 8
+
+
+class LocalLog:
+    """A partition log on the local filesystem."""
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        *,
+        name: str,
+        settings: LogSettings,
+        clock: Clock,
+        cache: SegmentCache,
+        checkpoint: LogCheckpoint | None = None,
+        max_decompressed_bytes: int = 128 << 20,
+        before_truncate: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open a log, and create its directory if there is none.
+
+        `before_truncate` must make a lower `checkpoint()` durable before records are dropped.
+        Raises OSError when the disk fails, CorruptData when it cannot tell where the log begins.
+        """
+        self._filesystem = filesystem
+        self._directory = directory
+        self._name = name
+        self._settings = settings
+        self._clock = clock
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._before_truncate = before_truncate
+        self._closed_segments = ClosedSegments(
+            filesystem, cache, name=name, index_interval_bytes=settings.index_interval_bytes
+        )
+        self._failure: StorageFailure | None = None
+        self._closed = False
+        filesystem.make_directory(directory)
+        self._load(checkpoint)
+
+    def _load(self, checkpoint: LogCheckpoint | None) -> None:
+        recovered = recover_log(
+            self._filesystem,
+            self._directory,
+            name=self._name,
+            settings=self._settings,
+            checkpoint=checkpoint,
+            now_ms=self._clock.now_ms(),
+        )
+        self._closed_segments.report = recovered.report
+        self._end_offset = recovered.segments[-1].next_offset
+        self._durable = SyncState(
+            self._filesystem, directories_of(self._directory, self._name), self._end_offset
+        )
+        active = self._activate(recovered.segments[-1], trusted_from=recovered.trusted_from)
+        self._chain = SegmentChain(recovered.segments, self._closed_segments, active)
+        # Producers are remembered by their batches, also by those that were deleted since.
+        self._start_offset = self._chain.base_offset
+        self._durable.snapshots.drop_past(self._end_offset)
+        restored = restore_producers(self, self._durable.snapshots, now_ms=self._clock.now_ms())
+        self._producers = restored.states
+        self._snapshot_offset = restored.snapshot_offset
+        self.report.notes += restored.faults
+        start = read_log_start(self._filesystem, self._directory)
+        if start > self._end_offset:
+            # Else it would hide what is appended from here on, after the next start.
+            write_log_start(self._filesystem, self._directory, self._end_offset)
+        self._start_offset = min(max(start, self._chain.base_offset), self._end_offset)
+
+    # What there is
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def start_offset(self) -> int:
+        return self._start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._end_offset
+
+    @property
+    def synced_offset(self) -> int:
+        return self._durable.synced_offset
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._settings
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def filesystem(self) -> Filesystem:
+        return self._filesystem
+
+    @property
+    def producers(self) -> ProducerStates:
+        return self._producers
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """Why the log has stopped, if it has."""
+        return self._failure
+
+    @property
+    def dirty_since_ms(self) -> int | None:
+        """Since when something waits to be synced; None when nothing does."""
+        return self._durable.dirty_since_ms
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What opening the log found, and what had to be mended since."""
+        return self._closed_segments.report
+
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first."""
+        return self._chain.segments
+
+    def checkpoint(self) -> LogCheckpoint:
+        """What to write down, so that the next opening need not find it out."""
+        if self._closed and self._failure is None:
+            return LogCheckpoint(self.synced_offset, self._end_offset, self._chain.active.size)
+        return LogCheckpoint(self.synced_offset)
+
+    # Appending
+
+    def append(self, batches: Sequence[bytearray | memoryview]) -> list[Outcome]:
+        """See PartitionLog. Cost: benchmarks/append.py."""
+        outcomes: list[Outcome] = []
+        now_ms = self._clock.now_ms()
+        while len(outcomes) < len(batches):
+            try:
+                self._raise_if_stopped()
+                self._roll_if_old(now_ms)
+                self._append_run(batches, outcomes, now_ms)
+                if len(outcomes) < len(batches):
+                    self._roll(now_ms)
+            except (OSError, StorageFailure) as error:
+                failure = self._failed(error, "append")
+                outcomes += [failure] * (len(batches) - len(outcomes))
+        return outcomes
+
+    def _append_run(
+        self, batches: Sequence[bytearray | memoryview], outcomes: list[Outcome], now_ms: int
+    ) -> None:
+        if self._chain.active.open_writer() is None and not self._chain.active.size:
+            # The files of a new log are created by its first append.
+            self._durable.note_names()
+        writer = self._chain.active.writer()
+        run = Run(self._end_offset, writer.size)
+        first = len(outcomes)
+        self._producers.mark()
+        admit(
+            batches,
+            outcomes,
+            self._producers,
+            run,
+            segment_bytes=self._settings.segment_bytes,
+            max_message_bytes=self._settings.max_message_bytes,
+            now_ms=now_ms,
+        )
+        if not run.parts:
+            return
+        try:
+            writer.append(run.parts, run.end_position - writer.size, run.placed)
+        except OSError as error:
+            self._producers.rollback()
+            failure = self._failed(error, "append")
+            # Repeats of a batch that was in this very write are not stored either.
+            outcomes[first:] = [
+                failure if isinstance(o, int) and o >= run.base_offset else o
+                for o in outcomes[first:]
+            ]
+            # Nor is what comes after it: it would leave a gap in its producer's sequence.
+            outcomes += [failure] * (len(batches) - len(outcomes))
+            return
+        if run.base_offset == writer.segment.base_offset:
+            self._chain.active.set_begun(now_ms)
+        self._end_offset = writer.segment.next_offset = run.end_offset
+        self._durable.note_append(now_ms)
+
+    def roll_if_due(self) -> None:
+        """Close the active segment if it is old enough, or all of it is past its retention."""
+        now_ms = self._clock.now_ms()
+        try:
+            self._raise_if_stopped()
+            self._roll_if_old(now_ms)
+            if self._chain.active.size and self._is_expired(self._chain.active.segment, now_ms):
+                self._roll(now_ms)
+        except OSError as error:
+            raise self._failed(error, "roll") from error
+
+    def _roll_if_old(self, now_ms: int) -> None:
+        active = self._chain.active
+        if active.size and now_ms - active.begun_ms(now_ms) >= self._settings.segment_ms:
+            self._roll(now_ms)
+
+    def _roll(self, now_ms: int) -> None:
+        """Close the active segment and begin the next. Raises OSError and then changes nothing."""
+        base = self._end_offset
+        fresh = self._activate(new_segment(self._directory, base))
+        full = self._chain.active.writer()
+        try:
+            fresh.writer()
+            full.seal()
+        except OSError:
+            fresh.discard()
+            raise
+        full.segment.state = SegmentState.FULL
+        full.segment.closed_ms = now_ms
+        self._durable.note_full(full, base, self._producers.snapshot(base))
+        self._durable.note_names()
+        self._chain.add(fresh)
+        if len(self._durable.full) > _MAX_FULL_SEGMENTS:
+            self.sync()
+
+    def _activate(self, segment: Segment, *, trusted_from: int = 0) -> ActiveSegment:
+        return ActiveSegment(
+            self._filesystem,
+            segment,
+            self._settings,
+            self._closed_segments,
+            self._durable.retire,
+            trusted_from=trusted_from,
+        )
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        """See PartitionLog. Cost: benchmarks/read.py."""
+        if self._closed:
+            self._raise_if_stopped()
+        if not self._start_offset <= offset <= self._end_offset:
+            raise OffsetOutOfRange(
+                offset=offset, start_offset=self._start_offset, end_offset=self._end_offset
+            )
+        return self._chain.read(offset, max_bytes)
+
+    def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
+        """See PartitionLog."""
+        for segment in self._chain.segments:
+            if segment.size and self._chain.max_timestamp(segment) >= timestamp_ms:
+                offset = self._chain.offset_before(segment, timestamp_ms)
+                found = first_at_or_after(
+                    self,
+                    timestamp_ms,
+                    from_offset=max(offset, self._start_offset),
+                    limit_bytes=self._max_decompressed_bytes,
+                )
+                if found is not None:
+                    return found
+        return None
+
+    def offset_of_max_timestamp(self) -> TimedOffset | None:
+        """See PartitionLog."""
+        # What is newest may have been deleted, from the front of the first segment.
+        return self.offset_for_time(self._chain.newest_timestamp_ms) or first_of_largest(
+            self, limit_bytes=self._max_decompressed_bytes
+        )
+
+    def max_timestamp(self, segment: Segment) -> int:
+        """The largest timestamp in a segment; -1 when its records carry none."""
+        return self._chain.max_timestamp(segment)
+
+    # Making durable
+
+    def begin_sync(self) -> LogSync:
+        """See PartitionLog. Raises StorageFailure when the log has stopped."""
+        self._raise_if_stopped()
+        return self._durable.begin(self._chain.active.open_writer(), self._end_offset)
+
+    def finish_sync(self, task: SyncTask, error: OSError | None) -> None:
+        """See PartitionLog."""
+        assert isinstance(task, LogSync)
+        if error is not None:
+            self.stop(error, "sync")
+        self._durable.finish(task, succeeded=self._failure is None)
+
+    def sync(self) -> None:
+        """Make all appended so far durable, here and now. Raises StorageFailure."""
+        task = self.begin_sync()
+        try:
+            task.run()
+        except OSError as error:
+            self.finish_sync(task, error)
+        else:
+            self.finish_sync(task, None)
+        self._raise_if_stopped()
+
+    def close(self) -> None:
+        """See PartitionLog. Raises StorageFailure when what is left cannot be made durable."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                self._pause()
+        finally:
+            self._closed = True
+            self._close_files()
+
+    def _pause(self) -> None:
+        try:
+            writer = self._chain.active.open_writer()
+            if writer is not None:
+                writer.pause()
+            self.sync()
+            if writer is not None:
+                writer.sync()
+            if self._snapshot_offset != self._end_offset:
+                state = self._producers.snapshot(self._end_offset)
+                self._durable.snapshots.write(self._end_offset, state)
+                self._filesystem.sync_directory(self._directory)
+        except OSError as error:
+            raise self.stop(error, "close") from error
+
+    def rest(self) -> None:
+        """Let go of the files of a log that is idle; the next append or read opens them again."""
+        if self._failure is None and self.dirty_since_ms is None:
+            try:
+                self._chain.active.rest()
+            except OSError as error:
+                raise self._failed(error, "close") from error
+
+    def _close_files(self) -> None:
+        self._chain.close()
+        self._durable.close()
+
+    def _raise_if_stopped(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise StorageFailure(path=self._directory, operation="use", reason="the log is closed")
+
+    def _failed(self, error: OSError | StorageFailure, operation: str) -> MillstreamError:
+        """The error to give for a write that failed. What may pass is no reason to stop."""
+        if isinstance(error, StorageFailure):
+            return error
+        return passing_trouble(error, self._directory) or self.stop(error, operation)
+
+    def stop(self, error: OSError, operation: str) -> StorageFailure:
+        """Take no more writes, for good; returns what to raise."""
+        if self._failure is None:
+            self._failure = StorageFailure(
+                path=self._directory, operation=operation, reason=str(error)
+            )
+            _log.error("%s: stopped: %s", self._name, self._failure)
+            with suppress(OSError):
+                # For the next start; if not even this can be written, then there is none to be had.
+                path = os.path.join(self._directory, SYNC_FAILED)
+                replace_content(self._filesystem, path, b"")
+            if writer := self._chain.active.open_writer():
+                writer.distrust()
+        return self._failure
+
+    # Taking out
+
+    def expire(self) -> list[str]:
+        """Forget what is past its retention: segments, and producers that fell silent.
+
+        Segments before the start of the log go too. Their files are renamed; the answer names
+        them, to be removed when no reader can be late.
+        """
+        now_ms = self._clock.now_ms()
+        self._producers.expire(
+            now_ms=now_ms, expiration_ms=self._settings.producer_id_expiration_ms
+        )
+        return self._take_out(
+            past_retention(
+                self._chain.segments,
+                self._settings,
+                start_offset=self._start_offset,
+                is_expired=lambda segment: self._is_expired(segment, now_ms),
+            )
+        )
+
+    def _is_expired(self, segment: Segment, now_ms: int) -> bool:
+        return is_too_old(self._chain.age_ms(segment, now_ms), self._settings)
+
+    def _take_out(self, doomed: Sequence[Segment]) -> list[str]:
+        """Rename the files of segments that leave the log; returns their new paths."""
+        paths: list[str] = []
+        try:
+            for segment in doomed:
+                paths += rename_deleted(self._filesystem, segment)
+        except OSError as error:
+            raise self.stop(error, "delete") from error
+        finally:
+            self._durable.note_names()
+            self._chain.drop_deleted()
+            self._start_offset = max(self._start_offset, self._chain.base_offset)
+        return paths
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put one closed segment in the place of several, whose files it took over."""
+        self._chain.replace(old, new)
+        self._durable.note_names()
+
+    def delete_records(self, before_offset: int) -> int:
+        """See PartitionLog."""
+        if not 0 <= before_offset <= self._end_offset:
+            raise OffsetOutOfRange(
+                offset=before_offset, start_offset=self._start_offset, end_offset=self._end_offset
+            )
+        self._raise_if_stopped()
+        if before_offset > self._start_offset:
+            # Deleted must stay deleted, so what is deleted must not be lost to a crash first.
+            self.sync()
+            try:
+                write_log_start(self._filesystem, self._directory, before_offset)
+            except OSError as error:
+                raise self._failed(error, "delete records") from error
+            self._start_offset = before_offset
+        return self._start_offset
+
+    def truncate(self, end_offset: int) -> None:
+        """See PartitionLog."""
+        if end_offset >= self._end_offset:
+            return
+        self._raise_if_stopped()
+        if self._durable.is_under_way or any(s.compacting for s in self._chain.segments):
+            raise Conflict(f"{self._name} is being synced or compacted: truncate it after that")
+        if end_offset <= self._start_offset:
+            cut = Cut(0, 0, end_offset)
+        else:
+            cut = find_cut(self._chain.segments, end_offset, self._chain.read_segment)
+        self._close_files()
+        self._durable.synced_offset = min(self._durable.synced_offset, cut.end_offset)
+        self._before_truncate()
+        try:
+            drop_from(self._filesystem, self._chain.segments, cut)
+            self._durable.snapshots.drop_past(cut.end_offset)
+            if cut.end_offset < self._start_offset:
+                write_log_start(self._filesystem, self._directory, cut.end_offset)
+            # What is left and was not synced is scanned and synced now.
+            self._load(LogCheckpoint(self._durable.synced_offset))
+        except OSError as error:
+            raise self.stop(error, "truncate") from error

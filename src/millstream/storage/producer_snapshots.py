@@ -1,0 +1,131 @@
+"""The snapshot files of one partition's producer state.
+
+A snapshot is named by the offset up to which it speaks, `<20 digits>.snapshot`. One is written
+whenever a segment is closed and at a clean stop; the two newest are kept, so that a damaged one
+has an older one behind it.
+After a crash: the newest one that is whole and not past the end of the log is taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from millstream.errors import CorruptData
+from millstream.records.batch import BatchHeader
+from millstream.storage.batch_walk import split_batches
+from millstream.storage.filesystem import Filesystem, read_whole, replace_content
+from millstream.storage.partition_log import PartitionLog
+from millstream.storage.producer_state import ProducerStates
+from millstream.storage.segment import SNAPSHOT_SUFFIX, base_offset_of
+
+_KEPT = 2
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_REPLAY_BYTES = 4 << 20
+
+
+class RestoredProducers(NamedTuple):
+    """State as of the end of a log, and how it was found."""
+
+    states: ProducerStates
+    snapshot_offset: int
+    faults: list[str]
+
+
+class ProducerSnapshots:
+    """Writes and finds snapshots in a log's directory."""
+
+    def __init__(self, filesystem: Filesystem, directory: str) -> None:
+        self._filesystem = filesystem
+        self._directory = directory
+
+    def newest(self, end_offset: int) -> RestoredProducers:
+        """The newest usable state at or before an offset, and what was wrong with newer ones."""
+        faults: list[str] = []
+        for offset in self._offsets():
+            if offset > end_offset:
+                continue
+            path = self._path(offset)
+            try:
+                states, next_offset = ProducerStates.load(
+                    read_whole(self._filesystem, path) or b"", path=path
+                )
+            except CorruptData as damage:
+                faults.append(str(damage))
+                continue
+            if next_offset == offset:
+                return RestoredProducers(states, offset, faults)
+            faults.append(f"{path} speaks of offset {next_offset}")
+        return RestoredProducers(ProducerStates(), 0, faults)
+
+    def write(self, next_offset: int, content: bytes) -> None:
+        """Write a snapshot and drop the oldest. Its name is the caller's to sync.
+
+        On a full disk there is none: then more headers are replayed at the next start.
+        """
+        try:
+            replace_content(self._filesystem, self._path(next_offset), content, sync=True)
+        except OSError as error:
+            if error.errno not in _NO_SPACE:
+                raise
+            self._filesystem.remove(self._path(next_offset))
+            return
+        for offset in self._offsets()[_KEPT:]:
+            self._filesystem.remove(self._path(offset))
+
+    def drop_past(self, end_offset: int) -> None:
+        """Remove the snapshots that speak of records which are no more."""
+        for offset in self._offsets():
+            if offset > end_offset:
+                self._filesystem.remove(self._path(offset))
+
+    def _offsets(self) -> list[int]:
+        """Newest first."""
+        offsets = (
+            base_offset_of(name, SNAPSHOT_SUFFIX)
+            for name in self._filesystem.sizes(self._directory)
+        )
+        return sorted((o for o in offsets if o is not None), reverse=True)
+
+    def _path(self, offset: int) -> str:
+        return os.path.join(self._directory, f"{offset:020d}{SNAPSHOT_SUFFIX}")
+
+
+def restore_producers(
+    log: PartitionLog, snapshots: ProducerSnapshots, *, now_ms: int
+) -> RestoredProducers:
+    """The producers' state at the end of a log: the newest snapshot, and the headers behind it.
+
+    A producer found in the headers counts as seen now. Its records' own times may be of any age,
+    and to forget it too early would let a repeat through.
+    """
+    restored = snapshots.newest(log.end_offset)
+    for header in _headers(log, max(restored.snapshot_offset, log.start_offset)):
+        if header.has_producer and not header.is_control:
+            restored.states.record(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+                header.base_offset,
+                header.last_offset,
+                now_ms,
+            )
+    return restored
+
+
+def _headers(log: PartitionLog, offset: int) -> Iterator[BatchHeader]:
+    """The header of every sound batch from an offset on."""
+    while offset < log.end_offset:
+        try:
+            view = log.read(offset, _REPLAY_BYTES)
+        except CorruptData as damage:
+            offset = damage.next_offset
+            continue
+        if not view:
+            return
+        for header, _ in split_batches(view):
+            yield header
+            offset = header.next_offset

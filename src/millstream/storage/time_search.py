@@ -1,0 +1,65 @@
+"""Finds records by their time: the last, exact step, which looks into batches.
+
+Headers are enough to pass over most batches; only those that may hold the answer are unpacked, to
+at most `limit_bytes`. Control batches hold no records for anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from millstream.errors import CorruptData, InvalidRequest
+from millstream.records.batch import BatchHeader
+from millstream.records.batch_reader import records_of
+from millstream.records.record import Record
+from millstream.storage.batch_walk import split_batches
+from millstream.storage.partition_log import PartitionLog, TimedOffset
+
+_READ_BYTES = 1 << 20
+
+
+def first_at_or_after(
+    log: PartitionLog, timestamp_ms: int, *, from_offset: int, limit_bytes: int
+) -> TimedOffset | None:
+    """The first record at or past `from_offset` whose timestamp is at least `timestamp_ms`."""
+    for header, batch in _batches(log, from_offset):
+        if header.max_timestamp_ms >= timestamp_ms:
+            for record in _records(batch, limit_bytes):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
+                    return TimedOffset(record.offset, record.timestamp_ms)
+    return None
+
+
+def first_of_largest(log: PartitionLog, *, limit_bytes: int) -> TimedOffset | None:
+    """The first record with the largest timestamp in the whole log."""
+    best: TimedOffset | None = None
+    for header, batch in _batches(log, log.start_offset):
+        if best is None or header.max_timestamp_ms > best.timestamp_ms:
+            for record in _records(batch, limit_bytes):
+                newer = best is None or record.timestamp_ms > best.timestamp_ms
+                if newer and record.offset >= log.start_offset:
+                    best = TimedOffset(record.offset, record.timestamp_ms)
+    return best
+
+
+def _batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    while offset < log.end_offset:
+        try:
+            view = log.read(offset, _READ_BYTES)
+        except CorruptData as damage:
+            # What cannot be read cannot be the answer.
+            offset = damage.next_offset
+            continue
+        if not view:
+            return
+        for header, batch in split_batches(view):
+            if not header.is_control:
+                yield header, batch
+            offset = header.next_offset
+
+
+def _records(batch: memoryview, limit_bytes: int) -> Iterator[Record]:
+    """The records of a batch, up to where its sender made them unreadable."""
+    with suppress(InvalidRequest):
+        yield from records_of(batch, limit_bytes=limit_bytes)

@@ -1,0 +1,125 @@
+"""`millstream serve` as a person or a supervisor meets it: a real process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import millstream
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a broker with the given arguments; ends those that the test leaves running."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_one(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "millstream", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def lines_until_ready(process: subprocess.Popen[str]) -> list[str]:
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if line.startswith("ready"):
+            return lines
+    raise AssertionError(f"ended before it was ready: {lines}, {process.communicate()}")
+
+
+def failure(process: subprocess.Popen[str]) -> str:
+    """The one line of a start that must fail."""
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.count("\n") == 1
+    assert errors.startswith("millstream: ")
+    return errors
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_the_broker_cleanly(
+    start: Start, tmp_path: Path, signal_number: signal.Signals
+) -> None:
+    data = tmp_path / "data"
+    process = start("serve", "--data-dir", str(data))
+    assert lines_until_ready(process)[-1] == f"ready data={data}"
+    assert data.is_dir()
+    process.send_signal(signal_number)
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert output.splitlines()[-1] == "stopped"
+
+
+def test_stopped_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -> None:
+    for _ in range(2):
+        process = start("serve", "--data-dir", str(tmp_path / "data"))
+        lines_until_ready(process)
+        process.terminate()
+        assert process.wait() == 0
+
+
+def test_killed_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -> None:
+    for _ in range(2):
+        process = start("serve", "--data-dir", str(tmp_path / "data"))
+        lines_until_ready(process)
+        process.kill()
+        process.wait()
+
+
+def test_second_broker_on_one_directory_is_refused(start: Start, tmp_path: Path) -> None:
+    first = start("serve", "--data-dir", str(tmp_path))
+    lines_until_ready(first)
+    message = failure(start("serve", "--data-dir", str(tmp_path)))
+    assert str(tmp_path) in message
+    assert str(first.pid) in message
+
+
+def test_data_directory_that_is_a_file_is_refused(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("not a directory")
+    assert str(path) in failure(start("serve", "--data-dir", str(path)))
+
+
+def test_bad_setting_is_refused_with_its_line(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text("[log]\nsegment.bytes = 0\n")
+    message = failure(start("serve", "--config", str(config)))
+    assert message.startswith(f"millstream: {config}:2: segment.bytes = 0: expected")
+
+
+def test_config_file_chooses_the_data_directory(start: Start, tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(f'[storage]\ndata.dir = "{tmp_path}/chosen"\n')
+    process = start("serve", "--config", str(config))
+    assert lines_until_ready(process)[-1] == f"ready data={tmp_path}/chosen"
+
+
+def test_unknown_flag_is_a_usage_error(start: Start) -> None:
+    process = start("serve", "--no-such-flag")
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert "Traceback" not in errors
+
+
+def test_version_is_printed(start: Start) -> None:
+    output, _ = start("--version").communicate()
+    assert output == f"millstream {millstream.__version__}\n"

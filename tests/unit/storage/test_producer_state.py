@@ -1,0 +1,342 @@
+"""The idempotence rules, their undoing, and the snapshot format."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.errors import CorruptData, Fenced, OutOfOrderSequence
+from millstream.records.checksum import crc32c
+from millstream.storage.producer_state import (
+    BATCHES_KEPT,
+    MAX_SEQUENCE,
+    Producer,
+    ProducerStates,
+    RecentBatch,
+)
+
+PRODUCER = 7
+
+
+def states_after(
+    *batches: tuple[int, int], epoch: int = 0, base_offset: int = 100
+) -> ProducerStates:
+    """The state after batches of these sequences, one offset for each, timestamps as offsets."""
+    states = ProducerStates()
+    for offset, (first, last) in enumerate(batches, base_offset):
+        states.record(PRODUCER, epoch, first, last, offset, offset, offset)
+    return states
+
+
+def contents(states: ProducerStates) -> list[Producer]:
+    return sorted(states.producers())
+
+
+# --- deciding
+
+
+@pytest.mark.parametrize("base_sequence", [0, 1, 12345, MAX_SEQUENCE])
+def test_unknown_producer_starts_anywhere(base_sequence: int) -> None:
+    assert ProducerStates().check(PRODUCER, 3, base_sequence, base_sequence) is None
+
+
+def test_next_sequence_is_accepted() -> None:
+    assert states_after((0, 4)).check(PRODUCER, 0, 5, 9) is None
+
+
+@pytest.mark.parametrize("base_sequence", [0, 3, 4, 6, 1000])
+def test_gap_or_overlap_is_refused_with_what_was_expected(base_sequence: int) -> None:
+    with pytest.raises(OutOfOrderSequence) as refused:
+        states_after((0, 4)).check(PRODUCER, 0, base_sequence, base_sequence + 10)
+    assert refused.value.producer_id == PRODUCER
+    assert refused.value.expected == 5
+    assert refused.value.actual == base_sequence
+
+
+def test_sequence_wraps_to_zero() -> None:
+    states = states_after((MAX_SEQUENCE - 1, MAX_SEQUENCE))
+    assert states.check(PRODUCER, 0, 0, 3) is None
+    with pytest.raises(OutOfOrderSequence):
+        states.check(PRODUCER, 0, 1, 3)
+
+
+def test_batch_that_spans_the_wrap_is_followed_and_found_again() -> None:
+    states = states_after((MAX_SEQUENCE - 1, 1))
+    assert states.check(PRODUCER, 0, MAX_SEQUENCE - 1, 1) == 100
+    assert states.check(PRODUCER, 0, 2, 2) is None
+
+
+def test_each_of_the_last_five_batches_is_a_duplicate_and_the_sixth_is_not() -> None:
+    states = states_after(*((2 * n, 2 * n + 1) for n in range(6)))
+    for n in range(1, 6):
+        assert states.check(PRODUCER, 0, 2 * n, 2 * n + 1) == 100 + n
+    with pytest.raises(OutOfOrderSequence):
+        states.check(PRODUCER, 0, 0, 1)
+
+
+def test_duplicate_must_match_both_ends() -> None:
+    states = states_after((0, 4), (5, 9))
+    for first, last in [(0, 3), (1, 4), (0, 9), (5, 10)]:
+        with pytest.raises(OutOfOrderSequence):
+            states.check(PRODUCER, 0, first, last)
+
+
+def test_older_epoch_is_fenced_even_for_what_it_wrote() -> None:
+    states = states_after((0, 4), epoch=3)
+    with pytest.raises(Fenced) as refused:
+        states.check(PRODUCER, 2, 0, 4)
+    assert refused.value.kind == "producer"
+    assert refused.value.identity == PRODUCER
+    assert (refused.value.epoch, refused.value.current_epoch) == (2, 3)
+
+
+def test_newer_epoch_starts_at_zero() -> None:
+    states = states_after((0, 4))
+    assert states.check(PRODUCER, 1, 0, 4) is None
+    with pytest.raises(OutOfOrderSequence) as refused:
+        states.check(PRODUCER, 1, 5, 9)
+    assert refused.value.expected == 0
+
+
+def test_newer_epoch_forgets_the_batches_of_the_old_one() -> None:
+    states = states_after((0, 4), (5, 9))
+    states.record(PRODUCER, 1, 0, 0, 200, 200, 200)
+    assert contents(states) == [Producer(PRODUCER, 1, (RecentBatch(0, 0, 200, 200, 200),))]
+    with pytest.raises(OutOfOrderSequence):
+        states.check(PRODUCER, 1, 0, 4)
+
+
+def test_producers_do_not_disturb_each_other() -> None:
+    states = states_after((0, 4))
+    states.record(8, 0, 17, 17, 101, 101, 101)
+    assert states.check(PRODUCER, 0, 5, 5) is None
+    assert states.check(8, 0, 18, 18) is None
+    assert states.check(8, 0, 17, 17) == 101
+
+
+def test_check_changes_nothing() -> None:
+    states = states_after((0, 4))
+    before = contents(states)
+    states.check(PRODUCER, 0, 5, 9)
+    states.check(PRODUCER, 1, 0, 0)
+    states.check(8, 0, 0, 0)
+    assert contents(states) == before
+
+
+def test_producer_lists_its_batches_oldest_first() -> None:
+    (producer,) = states_after(*((n, n) for n in range(9))).producers()
+    assert producer.epoch == 0
+    assert [batch.base_offset for batch in producer.batches] == [104, 105, 106, 107, 108]
+    assert producer.last_timestamp_ms == 108
+
+
+# --- undoing a failed append
+
+
+def test_batches_of_one_append_see_each_other() -> None:
+    states = ProducerStates()
+    states.mark()
+    states.record(PRODUCER, 0, 0, 0, 0, 0, 0)
+    assert states.check(PRODUCER, 0, 0, 0) == 0
+    assert states.check(PRODUCER, 0, 1, 1) is None
+
+
+def test_rollback_returns_to_the_mark() -> None:
+    states = states_after(*((n, n) for n in range(BATCHES_KEPT)))
+    states.record(8, 0, 0, 0, 200, 200, 200)
+    before = contents(states)
+    states.mark()
+    for n in range(BATCHES_KEPT, 3 * BATCHES_KEPT):
+        states.record(PRODUCER, 0, n, n, 200 + n, 200 + n, 200)
+    states.record(8, 1, 0, 0, 300, 300, 300)
+    states.record(9, 0, 0, 0, 301, 301, 301)
+    states.rollback()
+    assert contents(states) == before
+    with pytest.raises(OutOfOrderSequence):
+        states.check(PRODUCER, 0, BATCHES_KEPT + 1, BATCHES_KEPT + 1)
+
+
+def test_rollback_spares_what_was_recorded_before_the_mark() -> None:
+    states = states_after((0, 0))
+    states.mark()
+    states.record(PRODUCER, 0, 1, 1, 101, 101, 101)
+    states.mark()
+    states.record(PRODUCER, 0, 2, 2, 102, 102, 102)
+    states.rollback()
+    assert states.check(PRODUCER, 0, 1, 1) == 101
+    assert states.check(PRODUCER, 0, 2, 2) is None
+
+
+def test_second_rollback_does_nothing() -> None:
+    states = states_after((0, 0))
+    states.mark()
+    states.record(PRODUCER, 0, 1, 1, 101, 101, 101)
+    states.rollback()
+    before = contents(states)
+    states.rollback()
+    assert contents(states) == before
+
+
+def test_expired_producer_does_not_come_back_by_rollback() -> None:
+    states = ProducerStates()
+    states.mark()
+    states.record(PRODUCER, 0, 0, 0, 0, 0, 0)
+    states.expire(now_ms=1000, expiration_ms=10)
+    states.rollback()
+    assert contents(states) == []
+
+
+# --- forgetting
+
+
+def test_silent_producer_expires_and_may_then_start_anywhere() -> None:
+    states = states_after((0, 0))  # at time 100
+    states.record(8, 0, 0, 0, 200, 200, 101)
+    states.expire(now_ms=1100, expiration_ms=1000)
+    assert [producer.producer_id for producer in states.producers()] == [8]
+    assert states.check(PRODUCER, 0, 55, 55) is None
+
+
+def test_truncation_forgets_batches_that_reach_past_the_end() -> None:
+    states = ProducerStates()
+    states.record(PRODUCER, 0, 0, 4, 0, 4, 0)
+    states.record(PRODUCER, 0, 5, 9, 5, 9, 0)
+    assert states.truncate(9)
+    assert states.check(PRODUCER, 0, 5, 9) is None
+    assert states.check(PRODUCER, 0, 0, 4) == 0
+
+
+def test_truncation_at_the_end_of_a_batch_keeps_it() -> None:
+    states = states_after((0, 0))
+    assert not states.truncate(101)
+    assert states.check(PRODUCER, 0, 0, 0) == 100
+
+
+def test_producer_with_no_batch_left_by_truncation_is_unknown() -> None:
+    states = states_after((0, 0), epoch=4)
+    assert states.truncate(100)
+    assert contents(states) == []
+    assert states.check(PRODUCER, 0, 9, 9) is None
+
+
+# --- snapshots
+
+
+def test_snapshot_has_the_bytes_that_its_format_shows() -> None:
+    states = ProducerStates()
+    states.record(7, 2, 0, 2, 100, 102, 1000)
+    assert states.snapshot(103).hex() == (
+        "4d535053" "0001" "dd2b475e"
+        "0000000000000067" "00000001"
+        "0000000000000007" "0002" "01"
+        "00000000" "00000002" "0000000000000064" "0000000000000066" "00000000000003e8"
+    )  # fmt: skip
+
+
+def test_empty_snapshot_loads() -> None:
+    states, next_offset = ProducerStates.load(ProducerStates().snapshot(42), path="p")
+    assert next_offset == 42
+    assert contents(states) == []
+
+
+sequences = st.integers(0, MAX_SEQUENCE)
+offsets = st.integers(0, 2**63 - 1)
+recorded = st.tuples(
+    st.integers(0, 5),  # few producers, so that they meet
+    st.integers(0, 3),
+    sequences,
+    sequences,
+    offsets,
+    offsets,
+    st.integers(-1, 2**63 - 1),
+)
+
+
+@given(st.lists(recorded), offsets)
+def test_snapshot_round_trip(batches: list[tuple[int, ...]], next_offset: int) -> None:
+    states = ProducerStates()
+    for batch in batches:
+        states.record(*batch)
+    loaded, loaded_offset = ProducerStates.load(states.snapshot(next_offset), path="p")
+    assert loaded_offset == next_offset
+    assert contents(loaded) == contents(states)
+    assert loaded.snapshot(next_offset) == states.snapshot(next_offset)
+
+
+@given(st.lists(recorded), st.lists(recorded))
+def test_rollback_undoes_any_append(
+    before: list[tuple[int, ...]], appended: list[tuple[int, ...]]
+) -> None:
+    states = ProducerStates()
+    for batch in before:
+        states.record(*batch)
+    expected = contents(states)
+    states.mark()
+    for batch in appended:
+        states.record(*batch)
+    states.rollback()
+    assert contents(states) == expected
+
+
+def test_replaying_the_headers_after_a_snapshot_gives_the_state_at_the_end() -> None:
+    live = ProducerStates()
+    snapshots = []
+    for n in range(20):
+        snapshots.append(live.snapshot(n))
+        live.record(n % 3, n // 10, n, n, n, n, n)
+    for snapshot in snapshots:
+        replayed, next_offset = ProducerStates.load(snapshot, path="p")
+        for n in range(next_offset, 20):
+            replayed.record(n % 3, n // 10, n, n, n, n, n)
+        assert contents(replayed) == contents(live)
+
+
+def test_every_flipped_bit_is_found() -> None:
+    snapshot = states_after((0, 4), (5, 9)).snapshot(102)
+    for position in range(len(snapshot)):
+        for bit in range(8):
+            damaged = bytearray(snapshot)
+            damaged[position] ^= 1 << bit
+            with pytest.raises(CorruptData):
+                ProducerStates.load(bytes(damaged), path="p")
+
+
+def test_every_cut_is_found() -> None:
+    snapshot = states_after((0, 4), (5, 9)).snapshot(102)
+    for size in range(len(snapshot)):
+        with pytest.raises(CorruptData):
+            ProducerStates.load(snapshot[:size], path="p")
+
+
+def test_damage_names_the_file() -> None:
+    with pytest.raises(CorruptData) as damage:
+        ProducerStates.load(b"nonsense" * 10, path="orders/0/00000000000000000102.snapshot")
+    assert damage.value.path == "orders/0/00000000000000000102.snapshot"
+
+
+def sealed(body: bytes, version: int = 1) -> bytes:
+    return struct.pack(">4shI", b"MSPS", version, crc32c(body)) + body
+
+
+BATCH = struct.pack(">iiqqq", 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        pytest.param(sealed(struct.pack(">qI", 0, 0), version=2), id="newer version"),
+        pytest.param(sealed(struct.pack(">qI", 0, 0) + b"x"), id="bytes left over"),
+        pytest.param(sealed(struct.pack(">qI", 0, 1)), id="producer missing"),
+        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 1) + BATCH[:-1]), id="batch cut"),
+        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 2) + BATCH), id="batch missing"),
+        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 0)), id="no batches"),
+        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 6) + 6 * BATCH), id="six batches"),
+    ],
+)
+def test_well_sealed_nonsense_is_refused(snapshot: Any) -> None:
+    with pytest.raises(CorruptData):
+        ProducerStates.load(snapshot, path="p")
