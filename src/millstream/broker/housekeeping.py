@@ -91,7 +91,12 @@ class Housekeeping:
         log.rest()
 
     async def _compact(self, log: LocalLog) -> None:
-        """One pass, if it is due; what it leaves is for the next look."""
+        """Pass after pass, as long as one that is due had no room for all keys."""
+        while not await self._is_compacted(log):
+            pass
+
+    async def _is_compacted(self, log: LocalLog) -> bool:
+        """Make one pass, if it is due; whether nothing is left to do."""
         plan = plan_compaction(
             log,
             now_ms=self._clock.now_ms(),
@@ -99,7 +104,7 @@ class Housekeeping:
             max_decompressed_bytes=self._storage.max_decompressed_bytes,
         )
         if plan is None:
-            return
+            return True
         work = asyncio.create_task(asyncio.to_thread(plan.run))
         try:
             await asyncio.wait([work])
@@ -114,6 +119,7 @@ class Housekeeping:
                 self._remove_later(log, install(log, plan, work.result()))
         if error is not None:
             raise error
+        return work.result().is_finished
 
     def _remove_later(self, log: LocalLog, paths: list[str]) -> None:
         delay_ms = log.settings.file_delete_delay_ms

@@ -11,7 +11,7 @@ from millstream.records.batch import (
     validate_produced,
 )
 from millstream.records.batch_builder import build, rebuild
-from millstream.records.batch_reader import RawRecord, body_of, raw_records, records_of
+from millstream.records.batch_reader import body_of, records_of
 from millstream.records.checksum import crc32c
 from millstream.records.compression import Codec, compress, decompress
 from millstream.records.control import ControlMarker, ControlType, build_control, parse_control
@@ -22,7 +22,6 @@ __all__ = [
     "Codec",
     "ControlMarker",
     "ControlType",
-    "RawRecord",
     "Record",
     "assign_offset",
     "body_of",
@@ -33,7 +32,6 @@ __all__ = [
     "decompress",
     "parse_control",
     "parse_header",
-    "raw_records",
     "rebuild",
     "records_of",
     "stamp_append_time",

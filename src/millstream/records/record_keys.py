@@ -24,11 +24,11 @@ RUN_RECORDS = 4096
 class KeyRun(NamedTuple):
     """Some records of a batch, one after the other."""
 
-    offset_deltas: Sequence[int]
     keys: list[bytes | None]
     # Which of them, by their number in this run, have no key, and which have no value.
     keyless: list[int]
     tombstones: list[int]
+    offset_deltas: Sequence[int] = ()
 
 
 def key_runs(header: BatchHeader, body: bytes) -> Iterator[KeyRun]:
@@ -106,11 +106,9 @@ def _timestamp_delta(body: bytes, start: int) -> int:
 def _run(  # noqa: C901, PLR0912, PLR0915 - one or two bytes of each number are inline
     body: bytes, position: int, count: int, first_delta: int
 ) -> tuple[KeyRun, int]:
-    keys: list[bytes | None] = []
-    keyless: list[int] = []
-    tombstones: list[int] = []
+    run = KeyRun([], [], [])
     gaps: list[tuple[int, int]] = []
-    note_key = keys.append
+    note_key = run.keys.append
     expected = first_delta << 1
     for number in range(count):
         raw = body[position]
@@ -160,21 +158,20 @@ def _run(  # noqa: C901, PLR0912, PLR0915 - one or two bytes of each number are 
             if raw != 1:
                 raise InvalidBatch("a key of negative length")
             note_key(None)
-            keyless.append(number)
+            run.keyless.append(number)
         else:
             key_from = position
             position += raw >> 1
             note_key(body[key_from:position])
 
         if body[position] & 1 and _is_null(body, position):
-            tombstones.append(number)
+            run.tombstones.append(number)
         if position >= end:
             raise InvalidBatch("a key that leads out of its record")
         position = end
     if position > len(body):
         raise InvalidBatch("a record whose length leads out of its batch")
-    deltas = _deltas(first_delta, count, gaps)
-    return KeyRun(deltas, keys, keyless, tombstones), position
+    return run._replace(offset_deltas=_deltas(first_delta, count, gaps)), position
 
 
 def _deltas(first: int, count: int, gaps: list[tuple[int, int]]) -> Sequence[int]:

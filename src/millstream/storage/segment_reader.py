@@ -12,6 +12,7 @@ from __future__ import annotations
 from millstream.errors import CorruptData, NotFound
 from millstream.storage.batch_walk import (
     Place,
+    base_offset_at,
     batch_boundary,
     batch_end,
     check_run,
@@ -19,7 +20,7 @@ from millstream.storage.batch_walk import (
     next_good_batch,
 )
 from millstream.storage.filesystem import Filesystem, map_whole
-from millstream.storage.offset_index import OffsetIndex
+from millstream.storage.offset_index import IndexEntry, OffsetIndex
 from millstream.storage.segment import Segment
 
 # How far past the requested bytes to prove at once, so that the batch found lies inside.
@@ -83,6 +84,8 @@ class SegmentReader:
         """Whole batches from the first that reaches `offset`; None when no batch here does."""
         entry = self.index.floor_offset(offset)
         place = Place(entry.position, entry.offset) if entry else Place(0, self._base_offset)
+        if entry and not self._is_in_place(entry):
+            place = self._step_over(place, offset, f"offset {entry.offset} does not begin here")
         while True:
             good, fault = self._prove(place, place.position + max_bytes + _SLACK_BYTES)
             start = find_batch(self.log, place.position, good, offset)
@@ -136,12 +139,18 @@ class SegmentReader:
         entry = self.index.floor_position(place.position)
         return entry is not None and (entry.position, entry.offset) == place
 
+    def _is_in_place(self, entry: IndexEntry) -> bool:
+        """Bytes that were shifted may form sound batches, but not where the index has them."""
+        return base_offset_at(self.log, entry.position) == entry.offset
+
     def _end_of_read(self, start: int, good: int, max_bytes: int) -> int:
         limit = start + max_bytes
         if limit >= good:
             return good
         entry = self.index.floor_position(limit)
-        known = entry.position if entry and start < entry.position <= good else start
+        known = start
+        if entry and start < entry.position <= good and self._is_in_place(entry):
+            known = entry.position
         end = batch_boundary(self.log, known, limit)
         return end if end > start else batch_end(self.log, start)
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from millstream.errors import InvalidBatch, MessageTooLarge, UnsupportedCodec
-from millstream.records import Codec, Record, body_of, build, raw_records, records_of
+from millstream.records import Codec, Record, body_of, build, records_of
 from millstream.records.batch import HEADER_BYTES
 
 LIMIT_BYTES = 1 << 20
@@ -23,26 +23,6 @@ RECORDS = [
 def patched(batch: bytearray, position: int, layout: str, value: int) -> bytearray:
     struct.pack_into(layout, batch, position, value)
     return batch
-
-
-@pytest.mark.parametrize("codec", list(Codec))
-def test_raw_records_cover_the_body_and_name_what_compaction_needs(codec: Codec) -> None:
-    batch = build(RECORDS, codec=codec)
-    body = body_of(batch, limit_bytes=LIMIT_BYTES)
-    raws = list(raw_records(body, len(RECORDS)))
-    assert [raw[:2] for raw in raws] == [
-        (start, end)
-        for start, end in zip(
-            [0, *(raw[1] for raw in raws[:-1])], [raw[1] for raw in raws], strict=True
-        )
-    ]
-    assert raws[-1][1] == len(body)
-    for raw, record in zip(raws, RECORDS, strict=True):
-        _, _, timestamp_delta_ms, offset_delta, key, has_value = raw
-        assert timestamp_delta_ms == record.timestamp_ms - 1_000
-        assert offset_delta == record.offset
-        assert key == record.key
-        assert has_value == (record.value is not None)
 
 
 def test_body_of_a_plain_batch_is_what_follows_its_header() -> None:
@@ -79,8 +59,6 @@ def test_count_that_does_not_match_the_body_is_refused(
     batch = patched(build(RECORDS, codec=codec), 57, ">i", count)
     with pytest.raises(InvalidBatch, match=reason):
         list(records_of(batch, limit_bytes=LIMIT_BYTES))
-    with pytest.raises(InvalidBatch, match=reason):
-        list(raw_records(body_of(batch, limit_bytes=LIMIT_BYTES), count))
 
 
 def test_negative_count_with_a_body_is_refused() -> None:
@@ -108,32 +86,9 @@ def test_offsets_that_do_not_grow_are_refused(deltas: tuple[int, int]) -> None:
     patched(batch, 23, ">i", 5)
     with pytest.raises(InvalidBatch, match="offset"):
         list(records_of(batch, limit_bytes=LIMIT_BYTES))
-    with pytest.raises(InvalidBatch, match="offset"):
-        list(raw_records(body, 2))
-
-
-@pytest.mark.parametrize(
-    ("reason", "data"),
-    [
-        ("leads out of its batch", [1, 0, 0, 0, 1, 1, 0]),
-        ("leads out of its batch", [14, 0, 0, 0, 1, 1, 0]),
-        ("leads out of its batch", [0xFE, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0, 0, 1, 1, 0]),
-        ("leads out of its record", [12, 0, 0, 0, 4, 1, 0, 12, 0, 0, 2, 1, 1, 0]),
-        ("key of negative length", [12, 0, 0, 0, 3, 1, 0]),
-        ("value of negative length", [12, 0, 0, 0, 1, 3, 0]),
-        ("value of negative length", [14, 0, 0, 0, 1, 0x83, 0, 0]),
-        ("cut short", [8, 0, 0, 0, 0x80]),
-        ("cut short", [2, 0]),
-    ],
-)
-def test_lying_field_is_refused_in_raw_records(reason: str, data: list[int]) -> None:
-    with pytest.raises(InvalidBatch, match=reason):
-        list(raw_records(bytes(data), 2 if len(data) > 12 else 1))
 
 
 def test_null_value_in_more_bytes_than_it_needs_is_still_null() -> None:
     body = bytes([14, 0, 0, 0, 1, 0x81, 0, 0])
-    ((*_, has_value),) = raw_records(body, 1)
-    assert not has_value
     batch = build([Record(0, 7, None, None)])[:HEADER_BYTES] + body
     assert list(records_of(batch, limit_bytes=LIMIT_BYTES)) == [Record(0, 7, None, None)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import CorruptData
+from millstream.storage.batch_walk import split_batches
 from millstream.storage.filesystem import LocalFilesystem
 from millstream.storage.offset_index import DamagedIndex, encode_entry
 from millstream.storage.segment import Segment
@@ -137,7 +138,33 @@ def test_batch_in_the_place_of_another_is_damage(segment: Segment) -> None:
     path.write_bytes(content)
     with pytest.raises(CorruptData) as failure:
         opened(segment).read(LAID[3].offset, 1)
-    assert "comes next" in failure.value.reason
+    assert failure.value.position == LAID[3].position
+    assert failure.value.next_offset == LAID[4].offset
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, 1 << 20])
+def test_shifted_bytes_are_damage_and_nothing_else_is_served_for_them(
+    segment: Segment, max_bytes: int
+) -> None:
+    """Whole batches lie where the index has none, and its entries lead into the middle of them."""
+    path = Path(segment.log_path)
+    content = path.read_bytes()
+    expected = {batch.offset: batch.content for batch in LAID}
+    for shift in range(1, 120):
+        cut_at = LAID[2].position + 30
+        path.write_bytes((content[:cut_at] + b"\xff" * shift + content[cut_at:])[: len(content)])
+        reader, offset, damages = opened(segment), 40, 0
+        while offset < NEXT_OFFSET:
+            try:
+                view = reader.read(offset, max_bytes)
+            except CorruptData as damage:
+                offset, damages = damage.next_offset, damages + 1
+                continue
+            assert view is not None
+            for header, batch in split_batches(view):
+                assert bytes(batch) == expected[header.base_offset]
+                offset = header.next_offset
+        assert damages
 
 
 def test_record_file_that_is_too_short_is_reported(segment: Segment) -> None:
