@@ -123,7 +123,9 @@ class Ledger:
         self._end_at(end)
         self.synced_offset = end
         self.start_allowed = log.start_offset
-        return self.prove(log)
+        found = self.prove(log)
+        assert log.report.rebuilt_indexes == [], "recovery leaves nothing to be mended later"
+        return found
 
     def prove(self, log: LocalLog) -> Found:
         """Prove that a log holds what this ledger says, and nothing else."""

@@ -114,14 +114,15 @@ def _fill_and_expire(owner: LogOwner, log: WitnessedLog) -> None:
     log.sync()
     remove(owner.disk, deleted)
     owner.note_checkpoint()
-    # A rolled segment and a name that no sync has covered.
+    # A segment that is full right after all of it was synced, but for its indexes.
     log.append_plain(1400, 20, now_ms=owner.clock.now_ms())
 
 
 def _truncate_and_close(owner: LogOwner, log: WitnessedLog) -> None:
     now_ms = owner.clock.now_ms()
-    # Into a segment before the active one, of which the end was never synced.
-    log.truncate(log.log.end_offset - 3)
+    log.append_plain(1200, 1200, 1200, now_ms=now_ms)
+    # Back over several segments, into one of which the end was never synced.
+    log.truncate(log.log.end_offset - 9)
     log.append_next_of(8, now_ms=now_ms)
     log.append_plain(1000, now_ms=now_ms)
     log.repeat(8)
@@ -140,8 +141,14 @@ def _truncate_before_the_start(owner: LogOwner, log: WitnessedLog) -> None:
     now_ms = owner.clock.now_ms()
     log.append_next_of(7, now_ms=now_ms)
     log.append_plain(900, 900, now_ms=now_ms)
-    log.delete_records(log.log.end_offset - 1)
+    log.delete_records(log.log.end_offset - 2)
     remove(owner.disk, log.expire())
+    # All that is left.
+    log.truncate(log.log.start_offset)
+    log.append_next_of(8, now_ms=now_ms)
+    log.append_plain(900, 900, now_ms=now_ms)
+    log.delete_records(log.log.end_offset - 1)
+    # More than that: the log goes on before its old start.
     log.truncate(log.log.end_offset - 4)
     log.append_next_of(8, now_ms=now_ms)
     log.sync()

@@ -487,8 +487,9 @@ class LocalLog:
         self._durable.synced_offset = min(self._durable.synced_offset, cut.end_offset)
         self._before_truncate()
         try:
-            drop_from(self._filesystem, self._chain.segments, cut)
+            # First, because a snapshot vouches for the records below it.
             self._durable.snapshots.drop_past(cut.end_offset)
+            drop_from(self._filesystem, self._chain.segments, cut)
             if cut.end_offset < self._start_offset:
                 write_log_start(self._filesystem, self._directory, cut.end_offset)
             # What is left and was not synced is scanned and synced now.

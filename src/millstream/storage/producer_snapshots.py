@@ -3,6 +3,9 @@
 A snapshot is named by the offset up to which it speaks, `<20 digits>.snapshot`. One is written
 whenever a segment is closed and at a clean stop; the two newest are kept, so that a damaged one
 has an older one behind it.
+
+Invariant: a snapshot is written only after every record below its offset was synced, and so vouches
+for them too.
 After a crash: the newest one that is whole and not past the end of the log is taken.
 """
 

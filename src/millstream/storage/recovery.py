@@ -4,6 +4,7 @@ After a clean stop the checkpoint tells where the log ends, and nothing is read.
 
 1. A compaction that had reached its commit point is finished; all other leftovers are removed.
 2. Segments that end before the recovery point were known to be on disk and are taken as they are.
+   The checkpoint tells that point, or the newest snapshot of producers, if it is further on.
 3. The rest is scanned. Up to the recovery point damage is reported and kept; after it, the log
    ends before the first batch that is not sound, since a crash tears only what was not synced.
 4. What remains is synced, and the indexes of what was scanned are written anew.
@@ -33,6 +34,7 @@ from millstream.storage.filesystem import (
     replace_content,
     write_atomically,
 )
+from millstream.storage.producer_snapshots import ProducerSnapshots
 from millstream.storage.segment import (
     CUT_SUFFIX,
     DELETED_SUFFIX,
@@ -189,10 +191,12 @@ class _Recovery:
         self._directory = directory
         self._settings = settings
         self._checkpoint = checkpoint
-        # Compaction leaves gaps, only below an offset that it wrote down first.
         self._recovery_point = max(
             checkpoint.recovery_point if checkpoint else 0,
+            # Compaction leaves gaps, only below an offset that it wrote down first.
             read_cleaning_state(filesystem, directory).planned_offset,
+            # A snapshot is written only after all that it speaks of was synced.
+            ProducerSnapshots(filesystem, directory).newest(EVERYTHING).snapshot_offset,
         )
         self._now_ms = now_ms
         self._report = RecoveryReport(name)
@@ -326,7 +330,8 @@ class _Recovery:
                 or scan.end.offset < segment.next_offset <= self._recovery_point
             )
             self._cut(segment, log, scan)
-            if scan.end.position < len(log) or scan.end.offset > self._recovery_point:
+            # A closed segment's size may be unsynced even where its records are not.
+            if not last or scan.end.position < len(log) or scan.end.offset > self._recovery_point:
                 file.resize(scan.end.position)
                 if self._sync_failed:
                     _write_again(file, scan.checked_from, scan.end.position)

@@ -23,9 +23,6 @@ from millstream.storage.filesystem import Filesystem, map_whole
 from millstream.storage.offset_index import IndexEntry, OffsetIndex
 from millstream.storage.segment import Segment
 
-# How far past the requested bytes to prove at once, so that the batch found lies inside.
-_SLACK_BYTES = 4096
-
 
 class SegmentReader:
     """A mapped segment."""
@@ -87,7 +84,7 @@ class SegmentReader:
         if entry and not self._is_in_place(entry):
             place = self._step_over(place, offset, f"offset {entry.offset} does not begin here")
         while True:
-            good, fault = self._prove(place, place.position + max_bytes + _SLACK_BYTES)
+            good, fault = self._prove(place, place.position + max(max_bytes, 1))
             start = find_batch(self.log, place.position, good, offset)
             if start < good:
                 return self.log[start : self._end_of_read(start, good, max_bytes)]
@@ -147,12 +144,14 @@ class SegmentReader:
         limit = start + max_bytes
         if limit >= good:
             return good
+        first_end = batch_end(self.log, start)
+        if first_end >= limit:
+            return first_end
         entry = self.index.floor_position(limit)
-        known = start
-        if entry and start < entry.position <= good and self._is_in_place(entry):
+        known = first_end
+        if entry and first_end < entry.position <= good and self._is_in_place(entry):
             known = entry.position
-        end = batch_boundary(self.log, known, limit)
-        return end if end > start else batch_end(self.log, start)
+        return batch_boundary(self.log, known, limit)
 
     def _step_over(self, damaged: Place, offset: int, reason: str) -> Place:
         found = next_good_batch(

@@ -163,8 +163,15 @@ def _step_over(
     log: memoryview, damaged: Place, what: ScanRange, reason: str, scan: SegmentScan
 ) -> Place:
     """Note damage; returns the place of the next sound batch, or the end."""
-    found = next_good_batch(log, damaged, end=len(log), limit_offset=what.limit_offset)
-    behind = found or Place(len(log), min(what.limit_offset, what.synced_offset))
+    end_offset = min(what.limit_offset, what.synced_offset)
+    found = next_good_batch(log, damaged, end=len(log), limit_offset=end_offset)
+    if found is None and end_offset < what.limit_offset:
+        # No base offset is under a checksum. What was not synced can begin at one place only.
+        unsynced = Place(damaged.position, end_offset)
+        found = next_good_batch(log, unsynced, end=len(log), limit_offset=what.limit_offset)
+        if found is not None and found.offset != end_offset:
+            found = None
+    behind = found or Place(len(log), end_offset)
     scan.damage.append(
         Damage(
             path=what.path,

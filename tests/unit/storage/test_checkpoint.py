@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -95,12 +96,13 @@ def test_flipped_bit_anywhere_is_noticed(disk: FakeFilesystem, bit: int) -> None
     write(disk, NEW)
     for position in range(disk.sizes("/data")["checkpoint"]):
         disk.flip(PATH, position, bit)
-        try:
-            # Digits of the checksum may change their case and still say the same.
-            assert load(disk) == NEW
-            assert (bit, position < 8) == (5, True)
-        except CorruptData as damage:
-            assert damage.path == PATH
+        if bit == 5 and position < 8:
+            # A digit of the checksum may change its case and still say the same.
+            with suppress(CorruptData):
+                assert load(disk) == NEW
+        else:
+            with pytest.raises(CorruptData, match=PATH):
+                load(disk)
         disk.flip(PATH, position, bit)
 
 

@@ -125,6 +125,24 @@ def test_neighbours_lost_together_are_one_damage() -> None:
     assert lost(scan(log)) == [(LAID[3].offset, LAID[5].offset)]
 
 
+@pytest.mark.parametrize("fill", [1, 0x7F, 0xFF])
+@pytest.mark.parametrize("into", range(1, 9))
+def test_damage_that_reaches_into_the_next_base_offset_moves_nothing(fill: int, into: int) -> None:
+    """Its batch still has a good checksum, at an offset that the log never had."""
+    hit = range(LAID[4].position - 3, LAID[4].position + into)
+    log = bytearray(LOG)
+    log[hit.start : hit.stop] = bytes([fill]) * len(hit)
+    for found in (scan(bytes(log)), recovered(bytes(log), NEXT_OFFSET)):
+        assert lost(found) == [(LAID[3].offset, LAID[5].offset)]
+        assert found.end == Place(len(LOG), NEXT_OFFSET)
+
+
+def test_unsynced_batches_behind_damage_are_kept() -> None:
+    found = recovered(flipped(LOG, LAID[5].position + 61), LAID[6].offset)
+    assert lost(found) == [(LAID[5].offset, LAID[6].offset)]
+    assert found.end == Place(len(LOG), NEXT_OFFSET)
+
+
 def test_batches_lost_apart_are_two_damages() -> None:
     log = flipped(flipped(LOG, LAID[1].position + 61), LAID[4].position + 61)
     assert lost(scan(log)) == [

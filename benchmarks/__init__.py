@@ -1,0 +1,1 @@
+"""Speed of Millstream, measured against its bars: `python -m benchmarks`."""

@@ -1,0 +1,78 @@
+"""How much work each measure does: enough for a figure to trust, or just enough to see it run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_KIB = 1024
+_MIB = 1024**2
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Sizes and counts of all measures."""
+
+    rounds: int
+    warm_bytes: int
+    append_bytes: int
+    small_batches: int
+    commit_s: float
+    read_bytes: int
+    read_segment_bytes: int
+    many_records: int
+    few_records: int
+    lookups: int
+    reopen_segments: int
+    reopen_segment_bytes: int
+    scan_bytes: int
+    compaction_runs: int
+    compaction_bytes: int
+    compaction_keys: int
+    topics: int
+    syncs: int
+
+
+FULL = Scale(
+    # Many and short: on a machine that others use, some of them will be quiet.
+    rounds=15,
+    warm_bytes=4 * _GIB,
+    # More than a segment, so that closing one and opening the next is part of the figure.
+    append_bytes=1152 * _MIB,
+    small_batches=192_000,
+    commit_s=0.5,
+    read_bytes=_GIB,
+    read_segment_bytes=256 * _MIB,
+    many_records=10_000_000,
+    few_records=10_000,
+    lookups=20_000,
+    reopen_segments=1_000,
+    reopen_segment_bytes=256 * _KIB,
+    scan_bytes=_GIB,
+    compaction_runs=3,
+    compaction_bytes=128 * _MIB,
+    compaction_keys=1_000_000,
+    topics=1_000,
+    syncs=1_000,
+)
+
+QUICK = Scale(
+    rounds=1,
+    warm_bytes=16 * _MIB,
+    append_bytes=8 * _MIB,
+    small_batches=640,
+    commit_s=0.02,
+    read_bytes=8 * _MIB,
+    read_segment_bytes=2 * _MIB,
+    many_records=20_000,
+    few_records=1_000,
+    lookups=200,
+    reopen_segments=10,
+    reopen_segment_bytes=16 * _KIB,
+    scan_bytes=2 * _MIB,
+    compaction_runs=1,
+    compaction_bytes=_MIB,
+    compaction_keys=2_000,
+    topics=2,
+    syncs=10,
+)
