@@ -55,6 +55,7 @@ class DataDirectory:
 
         Raises DirectoryLocked, or OSError when it cannot be read or written.
         """
+        path = os.path.abspath(path)
         self._filesystem = filesystem
         self._path = path
         self._storage = storage
