@@ -111,11 +111,11 @@ class ActiveSegment:
     def _healing(self, attempt: Callable[[], _T]) -> _T:
         try:
             return attempt()
-        except DamagedIndex as damage:
+        except DamagedIndex:
+            # To be opened anew, with an index that is.
             self.close()
             self._trusted_from = self.segment.size
-            self._healer.rebuild(self.segment, damage)
-            return attempt()
+            return self._healer.healing(self.segment, attempt)
 
     def discard(self) -> None:
         """Undo the creation of a segment that could not be put to use."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from millstream.errors import CorruptData
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.offset_index import DamagedIndex
 from millstream.storage.recovery import RecoveryReport, rebuild_indexes
@@ -58,7 +59,16 @@ class ClosedSegments:
             return attempt()
         except DamagedIndex as damage:
             self.rebuild(segment, damage)
+        try:
             return attempt()
+        except DamagedIndex as damage:
+            # Written a moment ago, so there is nothing that an index could be made of.
+            raise CorruptData(
+                path=segment.log_path,
+                position=0,
+                reason=f"it has no sound batch ({damage})",
+                next_offset=segment.next_offset,
+            ) from damage
 
     def rebuild(self, segment: Segment, damage: DamagedIndex) -> None:
         _log.warning("%s: rebuilding an index: %s", self._name, damage)

@@ -65,6 +65,7 @@ class DataDirectory:
         self._logs: dict[str, LocalLog] = {}
         # Logs that are there and cannot be opened, and why.
         self._broken: dict[str, MillstreamError] = {}
+        self._known_of_broken: dict[str, LogCheckpoint] = {}
         self._notes: list[str] = []
         filesystem.make_directory(os.path.join(path, "topics"))
         for directory in (os.path.dirname(path), path):
@@ -94,6 +95,9 @@ class DataDirectory:
                 self._logs[name] = opened
             else:
                 self._broken[name] = opened
+                if name in known:
+                    # Still true, and needed once the log can be opened again.
+                    self._known_of_broken[name] = LogCheckpoint(known[name].recovery_point)
                 self._notes.append(f"{name} cannot be opened: {opened}")
 
     def _each(self, work: Callable[[_Thing], _Result], things: Iterable[_Thing]) -> list[_Result]:
@@ -175,9 +179,8 @@ class DataDirectory:
 
     def prepare_checkpoint(self) -> CheckpointWrite | None:
         """The blocking work of writing down what is durable now; None when nothing changed."""
-        return self._checkpoint.prepare(
-            {name: log.checkpoint() for name, log in self._logs.items()}
-        )
+        checkpoints = {name: log.checkpoint() for name, log in self._logs.items()}
+        return self._checkpoint.prepare(self._known_of_broken | checkpoints)
 
     def close(self) -> None:
         """Make every log durable, mark those that were closed cleanly, and let go."""

@@ -11,7 +11,8 @@ the next, which writes the same entries and more.
 
 from __future__ import annotations
 
-from millstream.storage.filesystem import Filesystem, map_whole, replace_content
+from millstream.storage.filesystem import Filesystem, replace_content
+from millstream.storage.offset_index import map_index
 
 _CHUNK_BYTES = 4096
 
@@ -54,7 +55,7 @@ class EntryFile:
     def view(self) -> memoryview:
         """A mapping of what has been written."""
         if len(self._view) < self.size:
-            self._view = map_whole(self._filesystem, self.path)
+            self._view = map_index(self._filesystem, self.path)
         return self._view
 
     def sync(self) -> None:

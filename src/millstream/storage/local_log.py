@@ -195,7 +195,7 @@ class LocalLog:
                 self._append_run(batches, outcomes, now_ms)
                 if len(outcomes) < len(batches):
                     self._roll(now_ms)
-            except (OSError, StorageFailure) as error:
+            except (OSError, MillstreamError) as error:
                 failure = self._failed(error, "append")
                 outcomes += [failure] * (len(batches) - len(outcomes))
         return outcomes
@@ -391,9 +391,9 @@ class LocalLog:
         if self._closed:
             raise StorageFailure(path=self._directory, operation="use", reason="the log is closed")
 
-    def _failed(self, error: OSError | StorageFailure, operation: str) -> MillstreamError:
+    def _failed(self, error: OSError | MillstreamError, operation: str) -> MillstreamError:
         """The error to give for a write that failed. What may pass is no reason to stop."""
-        if isinstance(error, StorageFailure):
+        if isinstance(error, MillstreamError):
             return error
         return passing_trouble(error, self._directory) or self.stop(error, operation)
 

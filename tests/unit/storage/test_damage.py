@@ -17,7 +17,12 @@ from millstream.errors import CorruptData
 from millstream.settings.log import LogSettings
 from millstream.storage.local_log import LocalLog
 from millstream.storage.recovery import LogCheckpoint
-from millstream.storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from millstream.storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+)
 from tests.fakes.log_steps import append, first_at
 from tests.fakes.sample_batches import START_MS, batch_of, read_all
 from tests.unit.storage.laid_batches import lay_some, store_segment
@@ -58,6 +63,11 @@ class Stored(NamedTuple):
         return self.directory.open(self.checkpoint)
 
     def open_after_crash(self, recovery_point: int) -> LocalLog:
+        """As if nothing from the recovery point on was known to be on disk."""
+        for path in self.directory.path.glob(f"*{SNAPSHOT_SUFFIX}"):
+            if int(path.stem) > recovery_point:
+                # It is written only when all below it has been synced.
+                path.unlink()
         return self.directory.open(LogCheckpoint(recovery_point))
 
     def places(self, segment: int) -> list[tuple[range, int]]:
