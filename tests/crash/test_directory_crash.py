@@ -66,17 +66,14 @@ class Broker:
         self.open()
         assert self.directory.take_notes() == []
         for topic in TOPICS:
-            ledger = self.ledgers.get(topic)
-            if ledger is None:
-                # Its creation was never answered, but may have come through.
-                try:
-                    assert self.directory.log(topic, 0).end_offset == 0
-                except NotFound:
-                    continue
-            else:
+            try:
                 log = self.directory.log(topic, 0)
-                ledger.take_over(log)
-                assert log.report.damage == []
+            except NotFound:
+                # Then its creation was never answered. It may have come through all the same.
+                assert topic not in self.ledgers
+                continue
+            self.ledgers.setdefault(topic, Ledger()).take_over(log)
+            assert log.report.damage == []
 
 
 def run(broker: Broker) -> None:

@@ -71,7 +71,8 @@ class Filler:
         for number in range(ROUNDS):
             for producer in PRODUCERS:
                 self.append(*self.batches_of(producer))
-            self.append(batch_of(b"plain", b"." * 100, timestamps_ms=[self.now_ms] * 2))
+            # In one write, of which the first half may find room.
+            self.append(*(batch_of(b"." * 300, timestamps_ms=[self.now_ms]) for _ in range(3)))
             if number % 2:
                 self.witnessed.sync()
 

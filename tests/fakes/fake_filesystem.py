@@ -125,8 +125,10 @@ class FakeFilesystem:
         if isinstance(node, DirectoryNode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if node is None:
-            if directory is None or not create:
+            if not create:
                 raise NotFound(kind="file", name=path)
+            if directory is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             created = node = FileNode(self._file_capacity_bytes)
             self._step(f"create {path}", lambda: self._disk.change(Link(directory, name, created)))
         return FakeFile(self, path, node, writable=True)

@@ -9,12 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
 from millstream.storage.compaction import abandon, install, plan_compaction
+from millstream.storage.compaction_plan import (
+    CompactionCancelled,
+    CompactionPlan,
+    CompactionResult,
+)
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.file_remover import FileRemover
 from millstream.storage.filesystem import Filesystem
@@ -81,9 +88,12 @@ class Housekeeping:
                 await self._compact(log)
             except (MillstreamError, OSError) as error:
                 _log.error("%s: upkeep failed: %s", log.name, error)
+            except Exception:  # Outer edge: what is wrong with one log is no matter for the others.
+                _log.exception("%s: upkeep failed", log.name)
             # Other work comes first, however many logs there are.
             await asyncio.sleep(0)
-        await asyncio.to_thread(self._remove, self._remover.take_due(self._clock.now_ms()))
+        due = self._remover.take_due(self._clock.now_ms())
+        await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due)))
 
     def _expire(self, log: LocalLog) -> None:
         log.roll_if_due()
@@ -107,19 +117,22 @@ class Housekeeping:
             return True
         work = asyncio.create_task(asyncio.to_thread(plan.run))
         try:
-            await asyncio.wait([work])
-        finally:
-            if not work.done():
-                # We are told to stop, and a thread that writes must not outlive the directory.
-                plan.cancel()
-                await asyncio.wait([work])
-            if (error := work.exception()) is not None:
-                abandon(log, plan)
-            else:
-                self._remove_later(log, install(log, plan, work.result()))
-        if error is not None:
+            await _to_its_end(work, plan.cancel)
+        except asyncio.CancelledError:
+            with suppress(MillstreamError, OSError, CompactionCancelled):
+                self._settle(log, plan, work)
+            raise
+        return self._settle(log, plan, work).is_finished
+
+    def _settle(
+        self, log: LocalLog, plan: CompactionPlan, work: asyncio.Task[CompactionResult]
+    ) -> CompactionResult:
+        """Put what a plan made in its place, or take note that it came to nothing."""
+        if (error := work.exception()) is not None:
+            abandon(log, plan)
             raise error
-        return work.result().is_finished
+        self._remove_later(log, install(log, plan, work.result()))
+        return work.result()
 
     def _remove_later(self, log: LocalLog, paths: list[str]) -> None:
         delay_ms = log.settings.file_delete_delay_ms
@@ -132,3 +145,15 @@ class Housekeeping:
             except OSError as error:
                 # It is tried again when the log is next opened.
                 _log.error("%s could not be removed: %s", path, error)
+
+
+async def _to_its_end(
+    work: asyncio.Task[Any], on_cancel: Callable[[], None] = lambda: None
+) -> None:
+    """Wait for a thread, also when told to stop: it must not outlive the data directory."""
+    try:
+        await asyncio.wait([work])
+    except asyncio.CancelledError:
+        on_cancel()
+        await asyncio.wait([work])
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -26,5 +27,6 @@ def serve(
 
 
 def _say(line: str) -> None:
-    # Whoever waits for the line that says ready reads a pipe.
-    print(line, flush=True)
+    # Whoever waits for the line that says ready reads a pipe, and may leave after it.
+    with suppress(OSError):
+        print(line, flush=True)

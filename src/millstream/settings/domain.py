@@ -96,7 +96,7 @@ class SomeOf:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text but the empty one."""
+    """Any text but the empty one, without NUL, which no path can have."""
 
     expected: str
 
@@ -104,4 +104,4 @@ class Text:
         return raw
 
     def contains(self, value: object) -> bool:
-        return isinstance(value, str) and value != ""
+        return isinstance(value, str) and value != "" and "\0" not in value

@@ -149,30 +149,42 @@ def next_good_batch(
     Where the damaged header still leads to a batch that continues it, that is the one. Otherwise
     look for the landmark of a header, and take only what then proves to be a whole batch.
     """
-
-    def sound(position: int) -> Place | None:
-        try:
-            header = checked_batch(log, position, end)
-        except InvalidRequest:
-            return None
-        if not damaged.offset <= header.base_offset <= header.last_offset < limit_offset:
-            return None
-        return Place(position, header.base_offset)
-
+    offsets = range(damaged.offset, limit_offset)
     if end - damaged.position >= HEADER_BYTES:
         _, length, delta = _PLACE.unpack_from(log, damaged.position)
-        behind = sound(damaged.position + length + LENGTH_PREFIX_BYTES) if length > 0 else None
-        if behind and behind.offset == damaged.offset + delta + 1:
-            return behind
-    position = damaged.position + 1
+        behind = damaged.position + length + LENGTH_PREFIX_BYTES
+        if behind > damaged.position:
+            found = _sound_batch(log, behind, end, offsets)
+            if found and found.offset == damaged.offset + delta + 1:
+                return found
+    candidates = _landmarks(log, damaged.position + 1, end)
+    return next(filter(None, (_sound_batch(log, at, end, offsets) for at in candidates)), None)
+
+
+def _sound_batch(log: memoryview, position: int, end: int, offsets: range) -> Place | None:
+    """The place of a batch whose bytes are proved, if one begins here and its offsets may be."""
+    if end - position < HEADER_BYTES:
+        return None
+    base, _, delta = _PLACE.unpack_from(log, position)
+    # First what costs nothing: the bytes of records may look like headers.
+    if delta < 0 or base not in offsets or base + delta not in offsets:
+        return None
+    try:
+        checked_batch(log, position, end)
+    except InvalidRequest:
+        return None
+    return Place(position, base)
+
+
+def _landmarks(log: memoryview, position: int, end: int) -> Iterator[int]:
+    """Every position from one on where a header may begin."""
     while position < end:
         window = bytes(log[position + _LANDMARK_AT : position + _LANDMARK_AT + _SEARCH_BYTES])
         at = window.find(_LANDMARK)
         while at >= 0:
-            if found := sound(position + at):
-                return found
+            yield position + at
             at = window.find(_LANDMARK, at + 1)
-        position += max(len(window) - len(_LANDMARK) + 1, 1)
         if len(window) < _SEARCH_BYTES:
-            break
-    return None
+            return
+        # The last bytes of a window may be the beginning of a landmark.
+        position += len(window) - len(_LANDMARK) + 1

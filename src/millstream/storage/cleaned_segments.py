@@ -44,6 +44,7 @@ class CleanedSegments:
         self._directory = directory
         self._settings = settings
         self._group: list[Source] = []
+        self._group_bytes = 0
         self._output: _Output | None = None
         self.written: list[Cleaned] = []
 
@@ -52,6 +53,7 @@ class CleanedSegments:
         if self._group and self._size() + source.size > self._settings.segment_bytes:
             self.end_group()
         self._group.append(source)
+        self._group_bytes += source.size
 
     def add(
         self, header: BatchHeader, batch: memoryview, kept: Buffer | None, *, position: int
@@ -73,6 +75,7 @@ class CleanedSegments:
             self.written.append(self._output.finish(self._group[-1].next_offset))
         self._output = None
         self._group = []
+        self._group_bytes = 0
 
     def close(self) -> None:
         """Let go of files in the middle of the work."""
@@ -82,7 +85,7 @@ class CleanedSegments:
     def _size(self) -> int:
         if self._output is not None:
             return self._output.size
-        return sum(source.size for source in self._group)
+        return self._group_bytes
 
     def _open(self, position: int) -> _Output:
         """Begin a file with all of the group that comes before a position in its last segment."""

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -111,7 +110,7 @@ class DataDirectory:
         topics = os.path.join(self._path, "topics")
         for topic in self._filesystem.directories(topics):
             for partition in self._filesystem.directories(os.path.join(topics, topic)):
-                if partition.isascii() and partition.isdigit():
+                if partition.isascii() and partition.isdigit() and str(int(partition)) == partition:
                     yield f"{topic}/{partition}"
 
     def _open(self, name: str, settings: LogSettings, known: LogCheckpoint | None) -> LocalLog:
@@ -184,8 +183,8 @@ class DataDirectory:
 
     def close(self) -> None:
         """Make every log durable, mark those that were closed cleanly, and let go."""
-        self._notes += filter(None, self._each(_close, self._logs.values()))
         try:
+            self._notes += filter(None, self._each(_close, self._logs.values()))
             self._checkpoint_now()
         except OSError as error:
             self._notes.append(f"no log is marked as closed cleanly: {error}")
@@ -205,8 +204,10 @@ class DataDirectory:
 
 
 def _close(log: LocalLog) -> str | None:
-    with suppress(StorageFailure):
+    try:
         log.close()
+    except MillstreamError as failure:
+        return f"{log.name} was not closed cleanly: {failure}"
     return f"{log.name} was not closed cleanly: {log.failure}" if log.failure else None
 
 

@@ -26,6 +26,3 @@ class FileRemover:
         while self._files and self._files[0][0] <= now_ms:
             due.append(heapq.heappop(self._files)[1])
         return due
-
-    def take_all(self) -> list[str]:
-        return self.take_due(2**63)

@@ -61,7 +61,10 @@ class Filesystem(Protocol):
     """Opens files and changes names."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. NotFound when absent, unless `create`."""
+        """Open for reading and writing. NotFound when absent, unless `create`.
+
+        To create a file where there is no directory is an OSError like any other.
+        """
 
     def open_for_reading(self, path: str) -> File:
         """Open for reading, with a hint to the OS that it will be read in sequence."""
@@ -123,7 +126,11 @@ class LocalFile:
             written += os.pwrite(self._fd, rest[written:], position + written)
 
     def read(self, position: int, size: int) -> bytes:
-        return os.pread(self._fd, size, position)
+        content = os.pread(self._fd, size, position)
+        if len(content) == size or not content:
+            return content
+        # The kernel reads at most 2 GiB at once.
+        return content + self.read(position + len(content), size - len(content))
 
     def map(self) -> memoryview:
         size = self.size()
@@ -153,6 +160,8 @@ class LocalFilesystem:
         try:
             return LocalFile(path, os.open(path, flags, 0o644))
         except FileNotFoundError:
+            if create:
+                raise
             raise NotFound(kind="file", name=path) from None
 
     def open_for_reading(self, path: str) -> LocalFile:
@@ -165,10 +174,17 @@ class LocalFilesystem:
 
     def sizes(self, directory: str) -> dict[str, int]:
         try:
-            with os.scandir(directory) as entries:
-                return {e.name: e.stat().st_size for e in entries if e.is_file()}
+            entries = os.scandir(directory)
         except FileNotFoundError:
             return {}
+        sizes = {}
+        with entries:
+            for entry in entries:
+                # A file that is removed meanwhile must not make the others disappear.
+                with suppress(FileNotFoundError):
+                    if entry.is_file():
+                        sizes[entry.name] = entry.stat().st_size
+        return sizes
 
     def directories(self, directory: str) -> list[str]:
         try:

@@ -46,6 +46,7 @@ class Flusher:
 
     def when_durable(self, log: PartitionLog, offset: int, done: Done) -> None:
         """Call `done` once everything below an offset is on disk, or cannot be."""
+        assert offset <= log.end_offset, "no sync can cover what was not appended"
         if log.synced_offset >= offset:
             done(None)
             return

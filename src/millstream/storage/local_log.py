@@ -32,7 +32,6 @@ from millstream.storage.log_start import read_log_start, write_log_start
 from millstream.storage.log_sync import LogSync, SyncState
 from millstream.storage.partition_log import SyncTask, TimedOffset
 from millstream.storage.producer_snapshots import restore_producers
-from millstream.storage.producer_state import ProducerStates
 from millstream.storage.recovery import (
     SYNC_FAILED,
     LogCheckpoint,
@@ -114,7 +113,7 @@ class LocalLog:
         self._start_offset = self._chain.base_offset
         self._durable.snapshots.drop_past(self._end_offset)
         restored = restore_producers(self, self._durable.snapshots, now_ms=self._clock.now_ms())
-        self._producers = restored.states
+        self.producers = restored.states
         self._snapshot_offset = restored.snapshot_offset
         self.report.notes += restored.faults
         start = read_log_start(self._filesystem, self._directory)
@@ -154,10 +153,6 @@ class LocalLog:
         return self._filesystem
 
     @property
-    def producers(self) -> ProducerStates:
-        return self._producers
-
-    @property
     def failure(self) -> StorageFailure | None:
         """Why the log has stopped, if it has."""
         return self._failure
@@ -174,7 +169,7 @@ class LocalLog:
 
     def segments(self) -> tuple[Segment, ...]:
         """All segments, oldest first."""
-        return self._chain.segments
+        return tuple(self._chain.segments)
 
     def checkpoint(self) -> LogCheckpoint:
         """What to write down, so that the next opening need not find it out."""
@@ -209,11 +204,11 @@ class LocalLog:
         writer = self._chain.active.writer()
         run = Run(self._end_offset, writer.size)
         first = len(outcomes)
-        self._producers.mark()
+        self.producers.mark()
         admit(
             batches,
             outcomes,
-            self._producers,
+            self.producers,
             run,
             segment_bytes=self._settings.segment_bytes,
             max_message_bytes=self._settings.max_message_bytes,
@@ -224,7 +219,7 @@ class LocalLog:
         try:
             writer.append(run.parts, run.end_position - writer.size, run.placed)
         except OSError as error:
-            self._producers.rollback()
+            self.producers.rollback()
             failure = self._failed(error, "append")
             # Repeats of a batch that was in this very write are not stored either.
             outcomes[first:] = [
@@ -268,7 +263,7 @@ class LocalLog:
             raise
         full.segment.state = SegmentState.FULL
         full.segment.closed_ms = now_ms
-        self._durable.note_full(full, base, self._producers.snapshot(base))
+        self._durable.note_full(full, base, self.producers.copy())
         self._durable.note_names()
         self._chain.add(fresh)
         if len(self._durable.full) > _MAX_FULL_SEGMENTS:
@@ -367,19 +362,20 @@ class LocalLog:
             if writer is not None:
                 writer.sync()
             if self._snapshot_offset != self._end_offset:
-                state = self._producers.snapshot(self._end_offset)
+                state = self.producers.snapshot(self._end_offset)
                 self._durable.snapshots.write(self._end_offset, state)
                 self._filesystem.sync_directory(self._directory)
         except OSError as error:
             raise self.stop(error, "close") from error
 
     def rest(self) -> None:
-        """Let go of the files of a log that is idle; the next append or read opens them again."""
-        if self._failure is None and self.dirty_since_ms is None:
-            try:
-                self._chain.active.rest()
-            except OSError as error:
-                raise self._failed(error, "close") from error
+        """Let go of the files of an idle log; the next append or read opens them again."""
+        if self._failure or self._durable.is_under_way or self.dirty_since_ms is not None:
+            return
+        try:
+            self._chain.active.rest()
+        except OSError as error:
+            raise self._failed(error, "close") from error
 
     def _close_files(self) -> None:
         self._chain.close()
@@ -421,9 +417,7 @@ class LocalLog:
         them, to be removed when no reader can be late.
         """
         now_ms = self._clock.now_ms()
-        self._producers.expire(
-            now_ms=now_ms, expiration_ms=self._settings.producer_id_expiration_ms
-        )
+        self.producers.expire(now_ms=now_ms, expiration_ms=self._settings.producer_id_expiration_ms)
         return self._take_out(
             past_retention(
                 self._chain.segments,
@@ -474,6 +468,7 @@ class LocalLog:
 
     def truncate(self, end_offset: int) -> None:
         """See PartitionLog."""
+        end_offset = max(end_offset, 0)
         if end_offset >= self._end_offset:
             return
         self._raise_if_stopped()
@@ -483,9 +478,12 @@ class LocalLog:
             cut = Cut(0, 0, end_offset)
         else:
             cut = find_cut(self._chain.segments, end_offset, self._chain.read_segment)
-        self._close_files()
         self._durable.synced_offset = min(self._durable.synced_offset, cut.end_offset)
-        self._before_truncate()
+        try:
+            self._before_truncate()
+        except OSError as error:
+            raise self._failed(error, "truncate") from error
+        self._close_files()
         try:
             # First, because a snapshot vouches for the records below it.
             self._durable.snapshots.drop_past(cut.end_offset)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.producer_snapshots import ProducerSnapshots
+from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import SegmentState
 from millstream.storage.segment_writer import SegmentWriter
 
@@ -55,7 +56,7 @@ class LogSync:
     # The segments that are archived once this is done.
     full: tuple[SegmentWriter, ...]
     # Producer state to be written down, by the offset that it reaches to.
-    states: tuple[tuple[int, bytes], ...]
+    states: tuple[tuple[int, ProducerStates], ...]
     # Those in which names may have changed since they were last synced.
     directories: Sequence[str]
     name_changes: int
@@ -67,8 +68,8 @@ class LogSync:
                 writer.sync()
             if self.active is not None:
                 self.active.sync_records()
-            for offset, content in self.states:
-                self.snapshots.write(offset, content)
+            for offset, states in self.states:
+                self.snapshots.write(offset, states.snapshot(offset))
             for directory in self.directories:
                 self.filesystem.sync_directory(directory)
 
@@ -87,7 +88,7 @@ class SyncState:
         self._turns = SyncTurns()
         # Closed segments, oldest first, and the producers' state at the end of each.
         self.full: list[SegmentWriter] = []
-        self._states: list[tuple[int, bytes]] = []
+        self._states: list[tuple[int, ProducerStates]] = []
         # Archived segments whose files a task under way may still hold.
         self._retired: list[SegmentWriter] = []
         self._under_way = 0
@@ -115,9 +116,10 @@ class SyncState:
         """A file was created, renamed or removed."""
         self._name_changes += 1
 
-    def note_full(self, writer: SegmentWriter, next_offset: int, state: bytes) -> None:
+    def note_full(self, writer: SegmentWriter, next_offset: int, states: ProducerStates) -> None:
+        """A segment was closed, when producers were in this state, which changes no more."""
         self.full.append(writer)
-        self._states.append((next_offset, state))
+        self._states.append((next_offset, states))
 
     def begin(self, active: SegmentWriter | None, end_offset: int) -> LogSync:
         states, self._states = self._states, []

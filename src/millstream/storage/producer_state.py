@@ -170,6 +170,12 @@ class ProducerStates:
         self._entries = entries
         return not exact
 
+    def copy(self) -> ProducerStates:
+        """The same state, which goes its own way from here on. Cheap: entries are immutable."""
+        copied = ProducerStates()
+        copied._entries = self._entries.copy()
+        return copied
+
     def producers(self) -> Iterator[Producer]:
         for producer_id, (epoch, batches) in self._entries.items():
             yield Producer(producer_id, epoch, tuple(map(RecentBatch._make, batches)))

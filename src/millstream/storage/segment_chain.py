@@ -28,7 +28,7 @@ class SegmentChain:
         self._set(segments)
 
     def _set(self, segments: Sequence[Segment]) -> None:
-        self.segments = tuple(segments)
+        self.segments = list(segments)
         # For bisection.
         self._bases = [segment.base_offset for segment in segments]
 
@@ -86,7 +86,8 @@ class SegmentChain:
     def add(self, active: ActiveSegment) -> None:
         """Let a new segment be the active one."""
         self.active = active
-        self._set([*self.segments, active.segment])
+        self.segments.append(active.segment)
+        self._bases.append(active.segment.base_offset)
 
     def drop_deleted(self) -> None:
         """Leave out the segments whose files are no longer part of the log."""

@@ -171,7 +171,7 @@ def test_absent_file_is_not_found(filesystem: Filesystem, base: str, path: str) 
 
 
 def test_file_in_an_absent_directory_is_not_created(filesystem: Filesystem, base: str) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(FileNotFoundError):
         filesystem.open(f"{base}/absent/file", create=True)
 
 
