@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from itertools import repeat
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from millstream.broker.housekeeping import Housekeeping
 from millstream.clock import ManualClock
 from millstream.errors import StorageFailure
+from millstream.records import Record, build
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
 from millstream.storage.data_directory import DataDirectory
@@ -403,3 +405,49 @@ def test_many_writers_and_readers_of_one_log_see_the_same(tmp_path: Path) -> Non
         broker.close()
 
     run(test)
+
+
+class FailingSwap(LocalFilesystem):
+    """A disk that fails at the commit of a compaction, when the test lets it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.proceed = threading.Event()
+
+    def rename(self, source: str, target: str) -> None:
+        if target.endswith(".swap"):
+            self.reached.set()
+            self.proceed.wait(10)
+            raise OSError(errno.EIO, "Input/output error")
+        super().rename(source, target)
+
+
+def test_compaction_that_fails_while_upkeep_is_cancelled_does_not_keep_it_from_ending(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        disk = FailingSwap()
+        broker = Broker(
+            disk,
+            str(tmp_path),
+            settings=LogSettings(
+                segment_bytes=1,
+                cleanup_policy=frozenset({"compact"}),
+                min_cleanable_dirty_ratio=0.0,
+            ),
+        )
+        log = broker.directory.create("orders", 0)
+        for value in (b"old", b"new", b"other"):
+            append(log, build([Record(0, log.end_offset, b"key", value)]))
+        log.sync()
+        upkeep = asyncio.create_task(broker.housekeeping.run())
+        await asyncio.to_thread(disk.reached.wait, 10)
+        upkeep.cancel()
+        disk.proceed.set()
+        await asyncio.wait([upkeep], timeout=10)
+        assert upkeep.cancelled()
+        assert log.failure is not None
+        broker.flusher.close()
+        broker.directory.close()
+
+    asyncio.run(scenario())
