@@ -1,8 +1,8 @@
-"""The file of an index that is being written, holding no file handle.
+"""The file of an index that is being written, open only while it is.
 
 Entries gather in memory and are written in chunks; the file is opened for each. An index that is
-being written is never trusted after a crash, so there is no hurry, and a thousand busy logs need a
-thousand handles, not three thousand.
+being written is never trusted after a crash, so there is no hurry, and a log that is only appended
+to holds one file open, not three. A mapping for readers holds one more.
 
 Invariant: `size` bytes were written whole, unless somebody took the file away, which the checksums
 of its entries tell. What a failed write left behind them is overwritten by

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from millstream.errors import CorruptData
-from millstream.records.batch import BatchHeader
-from millstream.storage.batch_walk import split_batches
 from millstream.storage.filesystem import Filesystem, read_whole, replace_content
+from millstream.storage.log_walk import sound_batches
 from millstream.storage.partition_log import PartitionLog
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import SNAPSHOT_SUFFIX, base_offset_of
 
 _KEPT = 2
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_REPLAY_BYTES = 4 << 20
 
 
 class RestoredProducers(NamedTuple):
@@ -105,7 +102,7 @@ def restore_producers(
     and to forget it too early would let a repeat through.
     """
     restored = snapshots.newest(log.end_offset)
-    for header in _headers(log, max(restored.snapshot_offset, log.start_offset)):
+    for header, _ in sound_batches(log, max(restored.snapshot_offset, log.start_offset)):
         if header.has_producer and not header.is_control:
             restored.states.record(
                 header.producer_id,
@@ -117,18 +114,3 @@ def restore_producers(
                 now_ms,
             )
     return restored
-
-
-def _headers(log: PartitionLog, offset: int) -> Iterator[BatchHeader]:
-    """The header of every sound batch from an offset on."""
-    while offset < log.end_offset:
-        try:
-            view = log.read(offset, _REPLAY_BYTES)
-        except CorruptData as damage:
-            offset = damage.next_offset
-            continue
-        if not view:
-            return
-        for header, _ in split_batches(view):
-            yield header
-            offset = header.next_offset

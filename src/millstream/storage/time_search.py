@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from millstream.errors import CorruptData, InvalidRequest
-from millstream.records.batch import BatchHeader
+from millstream.errors import InvalidRequest
 from millstream.records.batch_reader import records_of
 from millstream.records.record import Record
-from millstream.storage.batch_walk import split_batches
+from millstream.storage.log_walk import sound_batches
 from millstream.storage.partition_log import PartitionLog, TimedOffset
-
-_READ_BYTES = 1 << 20
 
 
 def first_at_or_after(
     log: PartitionLog, timestamp_ms: int, *, from_offset: int, limit_bytes: int
 ) -> TimedOffset | None:
     """The first record at or past `from_offset` whose timestamp is at least `timestamp_ms`."""
-    for header, batch in _batches(log, from_offset):
-        if header.max_timestamp_ms >= timestamp_ms:
+    for header, batch in sound_batches(log, from_offset):
+        if header.max_timestamp_ms >= timestamp_ms and not header.is_control:
             for record in _records(batch, limit_bytes):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                     return TimedOffset(record.offset, record.timestamp_ms)
@@ -34,29 +31,15 @@ def first_at_or_after(
 def first_of_largest(log: PartitionLog, *, limit_bytes: int) -> TimedOffset | None:
     """The first record with the largest timestamp in the whole log."""
     best: TimedOffset | None = None
-    for header, batch in _batches(log, log.start_offset):
+    for header, batch in sound_batches(log, log.start_offset):
+        if header.is_control:
+            continue
         if best is None or header.max_timestamp_ms > best.timestamp_ms:
             for record in _records(batch, limit_bytes):
                 newer = best is None or record.timestamp_ms > best.timestamp_ms
                 if newer and record.offset >= log.start_offset:
                     best = TimedOffset(record.offset, record.timestamp_ms)
     return best
-
-
-def _batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    while offset < log.end_offset:
-        try:
-            view = log.read(offset, _READ_BYTES)
-        except CorruptData as damage:
-            # What cannot be read cannot be the answer.
-            offset = damage.next_offset
-            continue
-        if not view:
-            return
-        for header, batch in split_batches(view):
-            if not header.is_control:
-                yield header, batch
-            offset = header.next_offset
 
 
 def _records(batch: memoryview, limit_bytes: int) -> Iterator[Record]:
