@@ -11,7 +11,6 @@ second pass; only that gaps are to be expected is written before.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -33,15 +32,13 @@ from millstream.storage.cleaning_state import (
     add_horizon,
     write_cleaning_state,
 )
-from millstream.storage.filesystem import Filesystem
+from millstream.storage.filesystem import NO_SPACE, Filesystem
 from millstream.storage.record_filter import RecordFilter
 from millstream.storage.recovery import CLEANED_MARK
 from millstream.storage.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment, segment_stem
 from millstream.storage.segment_scan import EVERYTHING, Damage
 
 _log = logging.getLogger(__name__)
-
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class CompactionCancelled(Exception):
@@ -215,7 +212,7 @@ class CompactionPlan:
 
     def _undo(self, error: OSError) -> None:
         """Take a commit back. If that fails, or a sync may have, the log can promise nothing."""
-        if error.errno not in _NO_SPACE:
+        if error.errno not in NO_SPACE:
             self.fault = error
         try:
             self._discard()

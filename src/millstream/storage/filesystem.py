@@ -23,6 +23,9 @@ from millstream.errors import DirectoryLocked, DiskFull, NotFound, TooManyFiles,
 # The kernel takes at most this many parts in one pwritev (IOV_MAX on Linux).
 _MAX_PARTS = 1024
 
+# What the kernel says of a disk, or of somebody's share of it, that is full.
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -252,7 +255,7 @@ class LocalLock:
 
 def passing_trouble(error: OSError, path: str) -> Unavailable | None:
     """What to tell of an error that may pass by itself; None when the disk has failed."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_SPACE:
         return DiskFull(path)
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return TooManyFiles(path)

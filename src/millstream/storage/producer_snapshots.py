@@ -11,19 +11,17 @@ After a crash: the newest one that is whole and not past the end of the log is t
 
 from __future__ import annotations
 
-import errno
 import os
 from typing import NamedTuple
 
 from millstream.errors import CorruptData
-from millstream.storage.filesystem import Filesystem, read_whole, replace_content
+from millstream.storage.filesystem import NO_SPACE, Filesystem, read_whole, replace_content
 from millstream.storage.log_walk import sound_batches
 from millstream.storage.partition_log import PartitionLog
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import SNAPSHOT_SUFFIX, base_offset_of
 
 _KEPT = 2
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RestoredProducers(NamedTuple):
@@ -68,7 +66,7 @@ class ProducerSnapshots:
         try:
             replace_content(self._filesystem, self._path(next_offset), content, sync=True)
         except OSError as error:
-            if error.errno not in _NO_SPACE:
+            if error.errno not in NO_SPACE:
                 raise
             self._filesystem.remove(self._path(next_offset))
             return
