@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from millstream.errors import InvalidBatch, UnsupportedCodec
+from millstream.errors import ChecksumMismatch, InvalidBatch, UnsupportedCodec
 from millstream.records.checksum import crc32c
 from millstream.records.compression import Codec
 
@@ -185,7 +185,7 @@ def _checked_fields(buffer: ReadableBuffer) -> _Fields:
             f"its length says {length + LENGTH_PREFIX_BYTES} bytes, there are {size_bytes}"
         )
     if crc32c(view[CRC_FROM:]) != crc:
-        raise InvalidBatch(f"the checksum is not the stored {crc:#010x}")
+        raise ChecksumMismatch(f"the checksum is not the stored {crc:#010x}")
     if attributes & CODEC_BITS > _MAX_CODEC:
         raise UnsupportedCodec(attributes & CODEC_BITS)
     if delta < 0 or not 0 <= count <= delta + 1:

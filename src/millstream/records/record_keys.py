@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import compress, pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import InvalidBatch
-from millstream.records.batch import BatchHeader
+from millstream.records.batch import BatchHeader, parse_header
+from millstream.records.batch_reader import body_of
 from millstream.records.varint import INT32_BITS, read_rest, read_varint, read_varlong
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # Bounds the memory for what is known of one run, whatever the size of the batch.
 RUN_RECORDS = 4096
@@ -48,6 +52,12 @@ def key_runs(header: BatchHeader, body: bytes) -> Iterator[KeyRun]:
         raise InvalidBatch(f"an offset delta of {next_delta - 1} past its last offset")
     if position != len(body):
         raise InvalidBatch(f"{len(body) - position} bytes after its last record")
+
+
+def has_keyless(batch: ReadableBuffer, *, limit_bytes: int) -> bool:
+    """Whether a batch has a record without a key. Raises InvalidBatch or MessageTooLarge."""
+    runs = key_runs(parse_header(batch), body_of(batch, limit_bytes=limit_bytes))
+    return any(run.keyless for run in runs)
 
 
 def select(header: BatchHeader, body: bytes, kept: bytes | bytearray) -> tuple[list[bytes], int]:
