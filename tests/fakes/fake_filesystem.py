@@ -152,17 +152,18 @@ class FakeFilesystem:
         children = node.visible if node else {}
         return sorted(name for name, node in children.items() if isinstance(node, DirectoryNode))
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         self._alive()
         if self._directory(path) is not None:
             return
         parent_path = os.path.dirname(path)
-        self.make_directory(parent_path)
+        self.make_directory(parent_path, durable=durable)
         parent, name = self._place(path)
         assert parent is not None
         link = Link(parent, name, DirectoryNode())
         self._step(f"create {path}/", lambda: self._disk.change(link))
-        self.sync_directory(parent_path)
+        if durable:
+            self.sync_directory(parent_path)
 
     def sync_directory(self, path: str) -> None:
         def sync() -> None:
@@ -365,6 +366,10 @@ class FakeFile:
     def read(self, position: int, size: int) -> bytes:
         node = self._opened()
         return node.visible[position : max(position, min(position + size, node.size))]
+
+    def written_end(self) -> int:
+        node = self._opened()
+        return min(node.size, (max(node.sectors, default=-1) + 1) * SECTOR_BYTES)
 
     def map(self) -> memoryview:
         node = self._opened()

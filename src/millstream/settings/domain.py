@@ -74,6 +74,57 @@ class Fraction:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    expected: str = "true or false"
+
+    def convert(self, raw: object) -> object:
+        return {"true": True, "false": False}.get(raw, raw) if isinstance(raw, str) else raw
+
+    def contains(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One word of a list."""
+
+    words: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+    def convert(self, raw: object) -> object:
+        return raw
+
+    def contains(self, value: object) -> bool:
+        return isinstance(value, str) and value in self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """The one value that a setting can take here, where other brokers know more of them."""
+
+    value: bool | int | str
+
+    @property
+    def expected(self) -> str:
+        return f"{self._text}, which is all there is"
+
+    def convert(self, raw: object) -> object:
+        return self.value if raw == self._text else raw
+
+    def contains(self, value: object) -> bool:
+        return type(value) is type(self.value) and value == self.value
+
+    @property
+    def _text(self) -> str:
+        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
 class SomeOf:
     """One or more words of a list, written with commas between them."""
 
@@ -105,3 +156,39 @@ class Text:
 
     def contains(self, value: object) -> bool:
         return isinstance(value, str) and value != "" and "\0" not in value
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """HOST:PORT, [IPV6]:PORT or `off`."""
+
+    may_be_empty: bool = False
+
+    @property
+    def expected(self) -> str:
+        return "HOST:PORT with a port from 0 to 65535, or off"
+
+    def convert(self, raw: object) -> object:
+        return raw
+
+    def contains(self, value: object) -> bool:
+        if not isinstance(value, str):
+            return False
+        if value == "":
+            return self.may_be_empty
+        return value == "off" or split_address(value) is not None
+
+
+def split_address(text: str) -> tuple[str, int] | None:
+    """Host and port; None when the text is no address. Kafka writes PLAINTEXT:// before it."""
+    host, colon, port = text.removeprefix("PLAINTEXT://").rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
+        return None
+    return host, int(port)
+
+
+MAX_PORT = 65535

@@ -18,11 +18,20 @@ from typing import Any
 
 from millstream.errors import InvalidSetting
 from millstream.settings.declaration import Setting, declarations
+from millstream.settings.groups import GroupSettings
+from millstream.settings.kafka import KafkaSettings
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
+from millstream.settings.topics import TopicSettings
 
 # Sections of the file, each with the class that declares its settings.
-SECTIONS: dict[str, type] = {"storage": StorageSettings, "log": LogSettings}
+SECTIONS: dict[str, type] = {
+    "storage": StorageSettings,
+    "log": LogSettings,
+    "topics": TopicSettings,
+    "groups": GroupSettings,
+    "kafka": KafkaSettings,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +40,9 @@ class Settings:
 
     storage: StorageSettings = field(default_factory=StorageSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    topics: TopicSettings = field(default_factory=TopicSettings)
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 
 def load(path: str | None = None, *, flags: Mapping[str, object] | None = None) -> Settings:
@@ -92,9 +104,9 @@ def _flatten(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
 def _declaration(section: str, name: str, raw: object, source: str) -> tuple[str, Setting]:
     if section not in SECTIONS or not name:
         shown = f"{section}.{name}" if name else section
-        sections = " or ".join(f"[{each}]" for each in SECTIONS)
+        sections = ", ".join(f"[{each}]" for each in SECTIONS)
         raise InvalidSetting(
-            name=shown, value=raw, expected=f"a setting in {sections}", source=source
+            name=shown, value=raw, expected=f"a setting in one of {sections}", source=source
         )
     known = _by_name(section)
     if name not in known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.settings.declaration import check, setting
-from millstream.settings.domain import INT_MAX, LONG_MAX, Fraction, SomeOf, Whole
+from millstream.settings.domain import INT_MAX, LONG_MAX, Fraction, OneOf, Only, SomeOf, Whole
 
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
@@ -38,6 +38,12 @@ class LogSettings:
         1024**2 + 12,
         Whole(0, INT_MAX),
         "Largest record batch that the log takes, as it is stored.",
+    )
+    message_timestamp_type: str = setting(
+        "message.timestamp.type",
+        "CreateTime",
+        OneOf(("CreateTime", "LogAppendTime")),
+        "Whether a record's time is the one its producer gave it, or that of its append.",
     )
     retention_ms: int = setting(
         "retention.ms",
@@ -92,6 +98,25 @@ class LogSettings:
         _DAY_MS,
         Whole(1, LONG_MAX),
         "An idempotent producer that is silent for this long is forgotten.",
+    )
+
+    compression_type: str = setting(
+        "compression.type",
+        "producer",
+        Only("producer"),
+        "Batches are stored as their producer compressed them.",
+    )
+    min_insync_replicas: int = setting(
+        "min.insync.replicas",
+        1,
+        Only(1),
+        "There is one copy of the log, and acks=all waits until it is on disk.",
+    )
+    unclean_leader_election: bool = setting(
+        "unclean.leader.election.enable",
+        default=False,
+        domain=Only(value=False),
+        doc="There is no other copy of the log that could take its place.",
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.settings.domain import Domain, Fraction, SomeOf, Text, Whole
+from millstream.settings.domain import (
+    Address,
+    Domain,
+    Flag,
+    Fraction,
+    OneOf,
+    SomeOf,
+    Text,
+    Whole,
+    split_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,6 +30,13 @@ from millstream.settings.domain import Domain, Fraction, SomeOf, Text, Whole
         (SomeOf(("delete", "compact")), "compact, delete", frozenset({"compact", "delete"})),
         (SomeOf(("delete", "compact")), ["compact"], frozenset({"compact"})),
         (Text("a directory"), "./data", "./data"),
+        (Flag(), True, True),
+        (Flag(), "false", False),
+        (OneOf(("up", "down")), "up", "up"),
+        (Address(), "localhost:0", "localhost:0"),
+        (Address(), "PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://0.0.0.0:9092"),
+        (Address(), "off", "off"),
+        (Address(may_be_empty=True), "", ""),
     ],
 )
 def test_allowed_value_is_converted(domain: Domain, raw: object, value: object) -> None:
@@ -48,6 +65,15 @@ def test_allowed_value_is_converted(domain: Domain, raw: object, value: object) 
         (SomeOf(("delete", "compact")), [1]),
         (SomeOf(("delete", "compact")), []),
         (Text("a directory"), ""),
+        (Flag(), 1),
+        (Flag(), "yes"),
+        (OneOf(("up", "down")), "sideways"),
+        (OneOf(("up", "down")), ["up"]),
+        (Address(), ""),
+        (Address(), "localhost"),
+        (Address(), "localhost:65536"),
+        (Address(), "::1:9092"),
+        (Address(), 9092),
         (Text("a directory"), 1),
     ],
 )
@@ -67,3 +93,18 @@ def test_value_outside_the_domain_is_not_contained(domain: Domain, raw: object) 
 )
 def test_domain_describes_itself(domain: Domain, expected: str) -> None:
     assert domain.expected == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("localhost:9092", ("localhost", 9092)),
+        ("PLAINTEXT://localhost:9092", ("localhost", 9092)),
+        ("[::1]:9092", ("::1", 9092)),
+        ("SSL://localhost:9092", None),
+        ("off", None),
+        ("", None),
+    ],
+)
+def test_address_is_split(text: str, parts: tuple[str, int] | None) -> None:
+    assert split_address(text) == parts

@@ -1,0 +1,37 @@
+"""Settings of topics as a whole; those of their logs are in `log`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.settings.declaration import check, setting
+from millstream.settings.domain import Flag, Whole
+
+MAX_PARTITIONS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """How topics come to be."""
+
+    num_partitions: int = setting(
+        "num.partitions",
+        1,
+        Whole(1, MAX_PARTITIONS),
+        "Partitions of a topic whose creator does not say how many.",
+    )
+    auto_create: bool = setting(
+        "auto.create.topics.enable",
+        default=True,
+        domain=Flag(),
+        doc="Whether a topic is created when a client first asks for it.",
+    )
+    delete_enable: bool = setting(
+        "delete.topic.enable",
+        default=True,
+        domain=Flag(),
+        doc="Whether topics can be deleted.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
