@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import uvloop
 
 from millstream import __version__
+from millstream.broker.broker import Broker
+from millstream.broker.group_topics import GroupTopics
+from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
+from millstream.broker.opening import Opened, open_data
+from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.topics import OFFSETS_TOPIC, Topics
 from millstream.clock import Clock, SystemClock
 from millstream.errors import InvalidSetting
+from millstream.gateways.kafka.listener import Door
+from millstream.identity import new_id, new_name
 from millstream.settings.loader import Settings
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import Filesystem, LocalFilesystem
@@ -22,52 +32,118 @@ from millstream.storage.flusher import Flusher
 # A compaction thread that is busy lets go of the interpreter this often. Python's own 5 ms would
 # show in the latency of every client.
 _SWITCH_INTERVAL_S = 0.0005
+_OFF = "off"
+
+Say = Callable[[str], None]
 
 
-def run(settings: Settings, *, say: Callable[[str], None]) -> None:
+def run(settings: Settings, *, say: Say) -> None:
     """Serve until SIGTERM or SIGINT. `say` gets each line meant for a person."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    _raise_file_limit()
     uvloop.run(_serve(os.path.abspath(settings.storage.data_dir), settings, say))
 
 
-async def _serve(path: str, settings: Settings, say: Callable[[str], None]) -> None:
+async def _serve(path: str, settings: Settings, say: Say) -> None:
     stop = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
     say(f"millstream {__version__}")
     say(f"opening {path}")
+    async with _broker(path, settings, say) as (broker, housekeeping):
+        door = Door(broker, settings.kafka)
+        ready = f"ready data={path}"
+        if settings.kafka.listener != _OFF:
+            ready += f" kafka={await _open_door(door)}"
+        try:
+            say(ready)
+            async with asyncio.TaskGroup() as tasks:
+                work = [housekeeping.run(), broker.groups.run(), door.run()]
+                running = [tasks.create_task(each) for each in work]
+                await stop.wait()
+                say("stopping")
+                for task in running:
+                    task.cancel()
+        finally:
+            broker.groups.close()
+            await door.close()
+    say("stopped")
+
+
+@asynccontextmanager
+async def _broker(
+    path: str, settings: Settings, say: Say
+) -> AsyncIterator[tuple[Broker, Housekeeping]]:
+    """Everything behind the doors; closed in an order that keeps each promise made to a client."""
     filesystem, clock = LocalFilesystem(), SystemClock()
     # Recovery reads the disk; meanwhile the loop stays free to hear a signal.
-    directory = await asyncio.to_thread(_open, filesystem, path, settings, clock)
+    opened = await asyncio.to_thread(_open, filesystem, path, settings, clock)
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
         loop.call_soon_threadsafe(flusher.collect)
 
     flusher = Flusher(threads=settings.storage.flush_threads, wake=wake)
-    housekeeping = Housekeeping(
-        directory,
-        flusher,
-        filesystem,
-        storage=settings.storage,
-        defaults=settings.log,
-        clock=clock,
-    )
     try:
-        for line in _recovery_lines(directory):
+        for line in _recovery_lines(opened.directory):
             say(line)
-        say(f"ready data={path}")
-        async with asyncio.TaskGroup() as tasks:
-            upkeep = tasks.create_task(housekeeping.run())
-            await stop.wait()
-            say("stopping")
-            upkeep.cancel()
+        housekeeping = Housekeeping(
+            opened.directory,
+            flusher,
+            filesystem,
+            storage=settings.storage,
+            defaults=settings.log,
+            clock=clock,
+        )
+        topics = Topics(
+            opened,
+            flusher,
+            settings=settings.topics,
+            storage=settings.storage,
+            defaults=settings.log,
+            clock=clock,
+            new_id=new_id,
+            release=housekeeping.release,
+        )
+        for line in [*opened.notes, *await topics.start()]:
+            say(line)
+        groups = GroupCoordinator(
+            topics.state_log(OFFSETS_TOPIC),
+            settings=settings.groups,
+            clock=clock,
+            topics=GroupTopics(topics).view,
+            new_member_id=new_name,
+        )
+        groups.replay()
+        topics.on_deleted.append(lambda topic: groups.topic_deleted(topic.name))
+        yield (
+            Broker(
+                topics=topics,
+                groups=groups,
+                producer_ids=ProducerIds(topics.allocate_producer_ids),
+                flusher=flusher,
+                clock=clock,
+                settings=settings,
+            ),
+            housekeeping,
+        )
+        await topics.close()
     finally:
         flusher.close()
-        directory.close()
-        for line in directory.take_notes():
+        opened.directory.close()
+        for line in opened.directory.take_notes():
             say(line)
-    say("stopped")
+
+
+async def _open_door(door: Door) -> str:
+    try:
+        return await door.open()
+    except OSError as error:
+        raise InvalidSetting(
+            name="listeners",
+            value=door.settings.listener,
+            expected=f"an address to listen on ({error.strerror})",
+        ) from None
 
 
 def _recovery_lines(directory: DataDirectory) -> list[str]:
@@ -75,9 +151,9 @@ def _recovery_lines(directory: DataDirectory) -> list[str]:
     return [*directory.take_notes(), *lines]
 
 
-def _open(filesystem: Filesystem, path: str, settings: Settings, clock: Clock) -> DataDirectory:
+def _open(filesystem: Filesystem, path: str, settings: Settings, clock: Clock) -> Opened:
     try:
-        return DataDirectory(
+        return open_data(
             filesystem, path, storage=settings.storage, defaults=settings.log, clock=clock
         )
     except OSError as error:
@@ -86,3 +162,9 @@ def _open(filesystem: Filesystem, path: str, settings: Settings, clock: Clock) -
             value=path,
             expected=f"a directory that can be opened ({error.strerror})",
         ) from None
+
+
+def _raise_file_limit() -> None:
+    """A log holds up to three files, a client one: take all that the machine allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

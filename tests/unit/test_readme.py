@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands there."""
+"""What the README shows works as it stands there."""
 
 from __future__ import annotations
 
@@ -7,15 +7,31 @@ from pathlib import Path
 
 import pytest
 
+from millstream.settings.loader import load
+from tests.clients.broker_process import BrokerProcess
+
 README = Path(__file__).parents[2] / "README.md"
+ADDRESS = "127.0.0.1:9092"
 
 
-def test_python_in_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+def blocks_of(language: str) -> list[str]:
+    blocks = re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
     assert blocks
-    monkeypatch.chdir(tmp_path)
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), {})
+    return blocks
+
+
+def test_python_in_the_readme_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    for block in blocks_of("python"):
+        assert ADDRESS in block
+        exec(compile(block.replace(ADDRESS, broker.address), str(README), "exec"), {})
+    broker.stop()
     assert capsys.readouterr().out == "0 b'en' b'hello'\n"
+
+
+def test_settings_in_the_readme_are_accepted(tmp_path: Path) -> None:
+    for number, block in enumerate(blocks_of("toml")):
+        config = tmp_path / f"{number}.toml"
+        config.write_text(block)
+        assert load(str(config)).topics.num_partitions == 3

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
@@ -22,7 +22,7 @@ from millstream.storage.compaction_plan import (
     CompactionPlan,
     CompactionResult,
 )
-from millstream.storage.data_directory import DataDirectory
+from millstream.storage.data_directory import DataDirectory, remove_tree
 from millstream.storage.file_remover import FileRemover
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.flusher import Flusher
@@ -31,6 +31,16 @@ from millstream.storage.local_log import LocalLog
 _log = logging.getLogger(__name__)
 
 _LONGEST_FLUSH_TICK_MS = 250
+# However soon a topic wants its data flushed: each look costs a little for every log.
+_SHORTEST_FLUSH_TICK_MS = 5
+
+
+class _Compaction(NamedTuple):
+    """A pass that a thread is at work on."""
+
+    log: LocalLog
+    plan: CompactionPlan
+    work: asyncio.Task[CompactionResult]
 
 
 class Housekeeping:
@@ -52,26 +62,41 @@ class Housekeeping:
         self._storage = storage
         self._clock = clock
         self._remover = FileRemover()
-        self._flush_tick_ms = max(min(_LONGEST_FLUSH_TICK_MS, defaults.flush_ms // 2), 1)
+        self._flush_tick_ms = _flush_tick_ms(defaults.flush_ms)
+        self._compaction: _Compaction | None = None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(self._flush_tick_ms, self._flush))
-            tasks.create_task(self._every(self._storage.checkpoint_ms, self._checkpoint))
-            tasks.create_task(self._every(self._storage.retention_check_ms, self._clean))
+            tasks.create_task(self._every(lambda: self._flush_tick_ms, self._flush))
+            tasks.create_task(self._every(lambda: self._storage.checkpoint_ms, self._checkpoint))
+            tasks.create_task(self._every(lambda: self._storage.retention_check_ms, self._clean))
 
-    async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    async def release(self, logs: Sequence[LocalLog]) -> None:
+        """Return when no thread is at work on logs that are about to go."""
+        compaction = self._compaction
+        if compaction is not None and compaction.log in logs:
+            compaction.plan.cancel()
+            await asyncio.wait([compaction.work])
+
+    async def _every(
+        self, interval_ms: Callable[[], int], work: Callable[[], Awaitable[None]]
+    ) -> None:
         while True:
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(interval_ms() / 1000)
             await work()
 
     async def _flush(self) -> None:
         """Sync what has waited for `flush.ms`, or will have before the next look."""
         horizon_ms = self._clock.now_ms() + self._flush_tick_ms
+        shortest_ms = _LONGEST_FLUSH_TICK_MS * 2
         for log in self._directory.logs():
-            since_ms = log.dirty_since_ms
-            if since_ms is not None and since_ms + log.settings.flush_ms <= horizon_ms:
+            since_ms, flush_ms = log.dirty_since_ms, log.settings.flush_ms
+            if flush_ms < shortest_ms:
+                shortest_ms = flush_ms
+            if since_ms is not None and since_ms + flush_ms <= horizon_ms:
                 self._flusher.flush(log)
+        # Often enough for the topic that is in the greatest hurry.
+        self._flush_tick_ms = _flush_tick_ms(shortest_ms)
 
     async def _checkpoint(self) -> None:
         write = self._directory.prepare_checkpoint()
@@ -83,6 +108,9 @@ class Housekeeping:
 
     async def _clean(self) -> None:
         for log in list(self._directory.logs()):
+            if log.is_closed:
+                # Its topic was deleted since.
+                continue
             try:
                 self._expire(log)
                 await self._compact(log)
@@ -93,7 +121,8 @@ class Housekeeping:
             # Other work comes first, however many logs there are.
             await asyncio.sleep(0)
         due = self._remover.take_due(self._clock.now_ms())
-        await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due)))
+        leftovers = self._directory.take_leftovers()
+        await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due, leftovers)))
 
     def _expire(self, log: LocalLog) -> None:
         log.roll_if_due()
@@ -116,18 +145,28 @@ class Housekeeping:
         if plan is None:
             return True
         work = asyncio.create_task(asyncio.to_thread(plan.run))
+        self._compaction = _Compaction(log, plan, work)
         try:
             await _to_its_end(work, plan.cancel)
         except asyncio.CancelledError:
             with suppress(MillstreamError, OSError, CompactionCancelled):
                 self._settle(log, plan, work)
             raise
-        return self._settle(log, plan, work).is_finished
+        finally:
+            self._compaction = None
+        try:
+            return self._settle(log, plan, work).is_finished
+        except CompactionCancelled:
+            # Its topic is being deleted.
+            return True
 
     def _settle(
         self, log: LocalLog, plan: CompactionPlan, work: asyncio.Task[CompactionResult]
     ) -> CompactionResult:
         """Put what a plan made in its place, or take note that it came to nothing."""
+        if log.is_closed:
+            # Its files are no longer where they were: there may be another log's by now.
+            raise CompactionCancelled
         if (error := work.exception()) is not None:
             abandon(log, plan)
             raise error
@@ -138,13 +177,24 @@ class Housekeeping:
         delay_ms = log.settings.file_delete_delay_ms
         self._remover.add(paths, due_ms=self._clock.now_ms() + delay_ms)
 
-    def _remove(self, paths: list[str]) -> None:
-        for path in paths:
+    def _remove(self, files: list[str], trees: list[str]) -> None:
+        for path in files:
             try:
                 self._filesystem.remove(path)
             except OSError as error:
                 # It is tried again when the log is next opened.
                 _log.error("%s could not be removed: %s", path, error)
+        for path in trees:
+            try:
+                remove_tree(self._filesystem, path)
+            except OSError as error:
+                # It is tried again at the next start.
+                _log.error("%s could not be removed: %s", path, error)
+
+
+def _flush_tick_ms(flush_ms: int) -> int:
+    """How often to look for what is to be flushed, if that is to happen within a time."""
+    return max(min(_LONGEST_FLUSH_TICK_MS, flush_ms // 2), _SHORTEST_FLUSH_TICK_MS)
 
 
 async def _to_its_end(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Annotated
 
@@ -16,14 +17,23 @@ def serve(
         str | None,
         typer.Option(help="Directory that holds all data.", show_default="./data"),
     ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT for Kafka clients; port 0 takes a free one, off closes the door.",
+            show_default="127.0.0.1:9092",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(help="TOML file with settings; flags override it."),
     ] = None,
 ) -> None:
     """Run a broker until it is told to stop by SIGTERM or Ctrl-C."""
-    flags = {} if data_dir is None else {"data.dir": data_dir}
-    app.run(loader.load(config, flags=flags), say=_say)
+    flags = {"data.dir": data_dir, "listeners": kafka}
+    given = {name: value for name, value in flags.items() if value is not None}
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    app.run(loader.load(config, flags=given), say=_say)
 
 
 def _say(line: str) -> None:

@@ -14,7 +14,7 @@ from itertools import compress, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import InvalidBatch
-from millstream.records.batch import BatchHeader, parse_header
+from millstream.records.batch import BatchHeader, validate_produced
 from millstream.records.batch_reader import body_of
 from millstream.records.varint import INT32_BITS, read_rest, read_varint, read_varlong
 
@@ -55,8 +55,11 @@ def key_runs(header: BatchHeader, body: bytes) -> Iterator[KeyRun]:
 
 
 def has_keyless(batch: ReadableBuffer, *, limit_bytes: int) -> bool:
-    """Whether a batch has a record without a key. Raises InvalidBatch or MessageTooLarge."""
-    runs = key_runs(parse_header(batch), body_of(batch, limit_bytes=limit_bytes))
+    """Whether a new batch has a record without a key.
+
+    Raises InvalidBatch, UnsupportedCodec or MessageTooLarge.
+    """
+    runs = key_runs(validate_produced(batch), body_of(batch, limit_bytes=limit_bytes))
     return any(run.keyless for run in runs)
 
 

@@ -36,7 +36,7 @@ class ActiveSegment:
         trusted_from: int = 0,
     ) -> None:
         self._filesystem = filesystem
-        self._settings = settings
+        self.settings = settings
         self._healer = healer
         self._retire = retire
         self._trusted_from = trusted_from
@@ -91,14 +91,14 @@ class ActiveSegment:
             return SegmentWriter.create(
                 self._filesystem,
                 self.segment,
-                index_interval_bytes=self._settings.index_interval_bytes,
-                segment_bytes=self._settings.segment_bytes,
+                index_interval_bytes=self.settings.index_interval_bytes,
+                segment_bytes=self.settings.segment_bytes,
             )
         return SegmentWriter.resume(
             self._filesystem,
             self.segment,
-            index_interval_bytes=self._settings.index_interval_bytes,
-            segment_bytes=self._settings.segment_bytes,
+            index_interval_bytes=self.settings.index_interval_bytes,
+            segment_bytes=self.settings.segment_bytes,
             trusted_from=self._trusted_from,
         )
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.errors import MessageTooLarge, MillstreamError
-from millstream.records.batch import CONTROL_BIT, assign_offset, validate_produced
+from millstream.records.batch import (
+    CONTROL_BIT,
+    assign_offset,
+    stamp_append_time,
+    validate_produced,
+)
+from millstream.settings.log import LogSettings
 from millstream.storage.batch_walk import LEADER_EPOCH
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment_writer import Placed
@@ -36,12 +42,13 @@ def admit(
     producers: ProducerStates,
     run: Run,
     *,
-    segment_bytes: int,
-    max_message_bytes: int,
+    settings: LogSettings,
     now_ms: int,
 ) -> None:
     """Judge the batches that have no outcome yet, until one no longer fits in the segment."""
     offset, position = run.end_offset, run.end_position
+    segment_bytes, max_message_bytes = settings.segment_bytes, settings.max_message_bytes
+    is_stamped = settings.message_timestamp_type == "LogAppendTime"
     for number in range(len(outcomes), len(batches)):
         batch = batches[number]
         size = len(batch)
@@ -77,10 +84,21 @@ def admit(
             # Its traceback would hold the buffer.
             outcomes.append(refusal.with_traceback(None))
             continue
+        if is_stamped:
+            stamp_append_time(batch, now_ms)
         assign_offset(batch, offset, LEADER_EPOCH)
         run.parts.append(batch)
-        run.placed.append((offset, position, size, header.max_timestamp_ms))
+        timestamp_ms = now_ms if is_stamped else header.max_timestamp_ms
+        run.placed.append((offset, position, size, timestamp_ms))
         outcomes.append(offset)
         position += size
         offset += header.last_offset_delta + 1
     run.end_offset, run.end_position = offset, position
+
+
+def fail_run(outcomes: list[Outcome], first: int, run: Run, failure: MillstreamError) -> None:
+    """Nothing of a run was stored: so say the outcomes from `first` on that said it was."""
+    # Repeats of a batch that was in this very write are not stored either.
+    outcomes[first:] = [
+        failure if isinstance(o, int) and o >= run.base_offset else o for o in outcomes[first:]
+    ]

@@ -33,9 +33,10 @@ class CheckpointFile:
         self._filesystem = filesystem
         self._path = path
         self._lock = threading.Lock()
-        self._prepared = 0
+        # The newest one, with its number, and the number of the one on disk.
+        self._newest: tuple[int, Checkpoints] = (0, {})
         self._written = 0
-        self._last: Checkpoints | None = None
+        self._is_known = False
 
     def load(self) -> dict[str, LogCheckpoint]:
         """What was written last; empty when nothing was. Raises CorruptData."""
@@ -55,35 +56,44 @@ class CheckpointFile:
 
     def prepare(self, checkpoints: Checkpoints) -> CheckpointWrite | None:
         """The blocking work of writing this down; None when it would change nothing."""
-        if checkpoints == self._last:
+        number, newest = self._newest
+        if self._is_known and checkpoints == newest:
             return None
-        self._last = checkpoints
-        self._prepared += 1
-        return CheckpointWrite(self, self._prepared, checkpoints)
+        self._is_known = True
+        self._newest = (number + 1, checkpoints)
+        return CheckpointWrite(self, number + 1)
 
-    def write(self, number: int, checkpoints: Checkpoints) -> None:
-        body = json.dumps({"version": _VERSION, "logs": checkpoints}, indent=0).encode()
-        content = b"%08x\n%b" % (crc32c(body), body)
+    def prepare_without(self, prefix: str) -> CheckpointWrite:
+        """The same for what was prepared last, less the logs whose names begin like this."""
+        number, newest = self._newest
+        rest = {name: known for name, known in newest.items() if not name.startswith(prefix)}
+        self._newest = (number + 1, rest)
+        return CheckpointWrite(self, number + 1)
+
+    def write(self, number: int) -> None:
         with self._lock:
-            # A slow thread must not put back what a later checkpoint took back.
-            if number > self._written:
-                try:
-                    write_atomically(self._filesystem, self._path, content)
-                except OSError:
-                    # The next one is written even if it says the same.
-                    self._last = None
-                    raise
-                self._written = number
+            # One write serves all who wait for it, and a slow thread never puts back what a later
+            # checkpoint took back.
+            if number <= self._written:
+                return
+            newest, checkpoints = self._newest
+            body = json.dumps({"version": _VERSION, "logs": checkpoints}, indent=0).encode()
+            try:
+                write_atomically(self._filesystem, self._path, b"%08x\n%b" % (crc32c(body), body))
+            except OSError:
+                # The next one is written even if it says the same.
+                self._is_known = False
+                raise
+            self._written = newest
 
 
 @dataclass(slots=True, frozen=True)
 class CheckpointWrite:
-    """A checkpoint on its way to the disk. Any thread may run it."""
+    """A checkpoint on its way to the disk, or one that is newer. Any thread may run it."""
 
     file: CheckpointFile
     number: int
-    checkpoints: Checkpoints
 
     def run(self) -> None:
         """Raises OSError."""
-        self.file.write(self.number, self.checkpoints)
+        self.file.write(self.number)

@@ -37,7 +37,7 @@ class ClosedSegments:
         self._filesystem = filesystem
         self._cache = cache
         self._name = name
-        self._index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = index_interval_bytes
         self.report = RecoveryReport(name)
 
     def read(self, segment: Segment, offset: int, max_bytes: int) -> memoryview | None:
@@ -74,7 +74,7 @@ class ClosedSegments:
         _log.warning("%s: rebuilding an index: %s", self._name, damage)
         self._cache.drop(segment.stem)
         scan = rebuild_indexes(
-            self._filesystem, segment, index_interval_bytes=self._index_interval_bytes
+            self._filesystem, segment, index_interval_bytes=self.index_interval_bytes
         )
         self.report.rebuilt_indexes.append(damage.path)
         self.report.damage += scan.damage

@@ -26,6 +26,9 @@ _MAX_PARTS = 1024
 # What the kernel says of a disk, or of somebody's share of it, that is full.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
+# What it says when the process, or the machine, can open no more files for now.
+TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -42,6 +45,12 @@ class File(Protocol):
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
+
+    def written_end(self) -> int:
+        """A position from which on the file was never written, so that all is zeros there.
+
+        As near as the filesystem can tell without reading; at worst the size.
+        """
 
     def map(self) -> memoryview:
         """A read-only view of the file at its present size; empty for an empty file.
@@ -78,8 +87,8 @@ class Filesystem(Protocol):
     def directories(self, directory: str) -> list[str]:
         """Names of the directories in a directory; empty when it does not exist."""
 
-    def make_directory(self, path: str) -> None:
-        """Create it and its parents, durably, where they are missing."""
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
+        """Create it and its parents where they are missing, and sync the names if `durable`."""
 
     def sync_directory(self, path: str) -> None: ...
 
@@ -134,6 +143,17 @@ class LocalFile:
             return content
         # The kernel reads at most 2 GiB at once.
         return content + self.read(position + len(content), size - len(content))
+
+    def written_end(self) -> int:
+        end, size = 0, self.size()
+        try:
+            while end < size:
+                start = os.lseek(self._fd, end, os.SEEK_DATA)
+                end = os.lseek(self._fd, start, os.SEEK_HOLE)
+        except OSError as error:
+            # There is no more data; or a filesystem that cannot tell.
+            return end if error.errno == errno.ENXIO else size
+        return end
 
     def map(self) -> memoryview:
         size = self.size()
@@ -196,15 +216,16 @@ class LocalFilesystem:
         except FileNotFoundError:
             return []
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         path = os.path.abspath(path)
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path)
-        self.make_directory(parent)
+        self.make_directory(parent, durable=durable)
         with suppress(FileExistsError):
             os.mkdir(path)
-        self.sync_directory(parent)
+        if durable:
+            self.sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -257,7 +278,7 @@ def passing_trouble(error: OSError, path: str) -> Unavailable | None:
     """What to tell of an error that may pass by itself; None when the disk has failed."""
     if error.errno in NO_SPACE:
         return DiskFull(path)
-    if error.errno in (errno.EMFILE, errno.ENFILE):
+    if error.errno in TOO_MANY_FILES:
         return TooManyFiles(path)
     return None
 

@@ -8,7 +8,8 @@ Syncs run in threads. All else happens on the owner's thread: a thread that has 
 `wake`, upon which the owner calls `collect`.
 
 Invariant: a waiter is told of success only after a sync that began after its append has ended
-well. After a failed sync every waiter of that log is told so, now and for ever.
+well. After a failed sync every waiter of that log is told so, now and for ever; only when a file
+could not be opened, for there being too many, is the sync tried again while they wait.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 from millstream.errors import StorageFailure
+from millstream.storage.filesystem import TOO_MANY_FILES
 from millstream.storage.partition_log import PartitionLog, SyncTask
 
 _log = logging.getLogger(__name__)
+
+_RETRY_PAUSE_S = 0.05
 
 Done = Callable[[StorageFailure | None], None]
 _Job = tuple[PartitionLog, SyncTask]
@@ -41,6 +45,7 @@ class Flusher:
             threading.Thread(target=self._work, name=f"flusher-{n}", daemon=True)
             for n in range(threads)
         ]
+        self._closing = threading.Event()
         for thread in self._threads:
             thread.start()
 
@@ -69,10 +74,11 @@ class Flusher:
             except Empty:
                 return
             log.finish_sync(task, error)
-            self._settle(log)
+            self._settle(log, error)
 
     def close(self) -> None:
         """Let the syncs under way end, and tell those who wait."""
+        self._closing.set()
         while self._waiters:
             job, error = self._finished.get()
             self._finished.put((job, error))
@@ -92,12 +98,14 @@ class Flusher:
         self._waiters[log] = waiters
         self._jobs.put((log, task))
 
-    def _settle(self, log: PartitionLog) -> None:
+    def _settle(self, log: PartitionLog, error: OSError | None) -> None:
         """Tell the waiters whose data is durable; sync again for the rest."""
         waiters = self._waiters.pop(log)
         synced = log.synced_offset
         rest = [waiter for waiter in waiters if waiter[0] > synced]
-        if rest:
+        if rest and error is not None and self._closing.is_set():
+            _tell(rest, StorageFailure(path=log.name, operation="sync", reason=str(error)))
+        elif rest:
             self._begin(log, rest)
         _tell([waiter for waiter in waiters if waiter[0] <= synced], None)
 
@@ -108,6 +116,9 @@ class Flusher:
                 job[1].run()
             except OSError as caught:
                 error = caught
+                if error.errno in TOO_MANY_FILES:
+                    # The log tries again, but not as fast as it can.
+                    self._closing.wait(_RETRY_PAUSE_S)
             except (
                 Exception
             ) as caught:  # Outer edge of a thread: whatever it is, nothing is synced.

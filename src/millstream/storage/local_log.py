@@ -12,9 +12,7 @@ dropped the very pages it could not write, so that trying again would succeed an
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from millstream.clock import Clock
 from millstream.errors import (
@@ -22,33 +20,29 @@ from millstream.errors import (
     MillstreamError,
     OffsetOutOfRange,
     StorageFailure,
+    Unavailable,
 )
 from millstream.settings.log import LogSettings
 from millstream.storage.active_segment import ActiveSegment
-from millstream.storage.batch_admission import Outcome, Run, admit
+from millstream.storage.batch_admission import Outcome, Run, admit, fail_run
 from millstream.storage.closed_segments import ClosedSegments
-from millstream.storage.filesystem import Filesystem, passing_trouble, replace_content
-from millstream.storage.log_start import read_log_start, write_log_start
+from millstream.storage.filesystem import TOO_MANY_FILES, Filesystem, passing_trouble
+from millstream.storage.log_start import settled_log_start, write_log_start
 from millstream.storage.log_sync import LogSync, SyncState
 from millstream.storage.partition_log import SyncTask, TimedOffset
 from millstream.storage.producer_snapshots import restore_producers
 from millstream.storage.recovery import (
-    SYNC_FAILED,
     LogCheckpoint,
     RecoveryReport,
     directories_of,
+    mark_sync_failed,
     recover_log,
 )
 from millstream.storage.retention import is_too_old, past_retention
-from millstream.storage.segment import (
-    Segment,
-    SegmentState,
-    new_segment,
-    rename_deleted,
-)
+from millstream.storage.segment import Segment, SegmentState, new_segment, rename_deleted
 from millstream.storage.segment_cache import SegmentCache
 from millstream.storage.segment_chain import SegmentChain
-from millstream.storage.time_search import first_at_or_after, first_of_largest
+from millstream.storage.time_search import first_in_chain, first_of_largest
 from millstream.storage.truncation import Cut, drop_from, find_cut
 
 _log = logging.getLogger(__name__)
@@ -90,7 +84,9 @@ class LocalLog:
         )
         self._failure: StorageFailure | None = None
         self._closed = False
-        filesystem.make_directory(directory)
+        filesystem.make_directory(directories_of(directory, name)[-1])
+        # Its name becomes durable with the first sync, which covers the directories that hold it.
+        filesystem.make_directory(directory, durable=False)
         self._load(checkpoint)
 
     def _load(self, checkpoint: LogCheckpoint | None) -> None:
@@ -116,11 +112,12 @@ class LocalLog:
         self.producers = restored.states
         self._snapshot_offset = restored.snapshot_offset
         self.report.notes += restored.faults
-        start = read_log_start(self._filesystem, self._directory)
-        if start > self._end_offset:
-            # Else it would hide what is appended from here on, after the next start.
-            write_log_start(self._filesystem, self._directory, self._end_offset)
-        self._start_offset = min(max(start, self._chain.base_offset), self._end_offset)
+        self._start_offset = settled_log_start(
+            self._filesystem,
+            self._directory,
+            base_offset=self._chain.base_offset,
+            end_offset=self._end_offset,
+        )
 
     # What there is
 
@@ -210,8 +207,7 @@ class LocalLog:
             outcomes,
             self.producers,
             run,
-            segment_bytes=self._settings.segment_bytes,
-            max_message_bytes=self._settings.max_message_bytes,
+            settings=self._settings,
             now_ms=now_ms,
         )
         if not run.parts:
@@ -221,11 +217,7 @@ class LocalLog:
         except OSError as error:
             self.producers.rollback()
             failure = self._failed(error, "append")
-            # Repeats of a batch that was in this very write are not stored either.
-            outcomes[first:] = [
-                failure if isinstance(o, int) and o >= run.base_offset else o
-                for o in outcomes[first:]
-            ]
+            fail_run(outcomes, first, run, failure)
             # Nor is what comes after it: it would leave a gap in its producer's sequence.
             outcomes += [failure] * (len(batches) - len(outcomes))
             return
@@ -293,18 +285,9 @@ class LocalLog:
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """See PartitionLog."""
-        for segment in self._chain.segments:
-            if segment.size and self._chain.max_timestamp(segment) >= timestamp_ms:
-                offset = self._chain.offset_before(segment, timestamp_ms)
-                found = first_at_or_after(
-                    self,
-                    timestamp_ms,
-                    from_offset=max(offset, self._start_offset),
-                    limit_bytes=self._max_decompressed_bytes,
-                )
-                if found is not None:
-                    return found
-        return None
+        return first_in_chain(
+            self, self._chain, timestamp_ms, limit_bytes=self._max_decompressed_bytes
+        )
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """See PartitionLog."""
@@ -327,20 +310,25 @@ class LocalLog:
     def finish_sync(self, task: SyncTask, error: OSError | None) -> None:
         """See PartitionLog."""
         assert isinstance(task, LogSync)
-        if error is not None:
+        if error is not None and error.errno in TOO_MANY_FILES and not self._failure:
+            self._durable.take_back(task)
+            return
+        if error is not None and not self._closed:
             self.stop(error, "sync")
-        self._durable.finish(task, succeeded=self._failure is None)
+        self._durable.finish(task, succeeded=error is None and self._failure is None)
 
     def sync(self) -> None:
-        """Make all appended so far durable, here and now. Raises StorageFailure."""
+        """Make all appended so far durable, here and now. Raises StorageFailure, TooManyFiles."""
         task = self.begin_sync()
+        error: OSError | None = None
         try:
             task.run()
-        except OSError as error:
-            self.finish_sync(task, error)
-        else:
-            self.finish_sync(task, None)
+        except OSError as caught:
+            error = caught
+        self.finish_sync(task, error)
         self._raise_if_stopped()
+        if error is not None:
+            raise self._failed(error, "sync")
 
     def close(self) -> None:
         """See PartitionLog. Raises StorageFailure when what is left cannot be made durable."""
@@ -352,6 +340,24 @@ class LocalLog:
         finally:
             self._closed = True
             self._close_files()
+
+    def discard(self) -> None:
+        """Let go of the files of a log that is no longer wanted; nothing is made durable."""
+        self._closed = True
+        self._close_files()
+
+    def end_syncs(self) -> None:
+        """Return when no sync is under way, and let none begin. Any thread."""
+        self._durable.end()
+
+    def reconfigure(self, settings: LogSettings) -> None:
+        """Go on with other settings, from now."""
+        self._settings = self._chain.active.settings = settings
+        self._closed_segments.index_interval_bytes = settings.index_interval_bytes
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     def _pause(self) -> None:
         try:
@@ -365,7 +371,7 @@ class LocalLog:
                 state = self.producers.snapshot(self._end_offset)
                 self._durable.snapshots.write(self._end_offset, state)
                 self._filesystem.sync_directory(self._directory)
-        except OSError as error:
+        except (OSError, Unavailable) as error:
             raise self.stop(error, "close") from error
 
     def rest(self) -> None:
@@ -393,17 +399,14 @@ class LocalLog:
             return error
         return passing_trouble(error, self._directory) or self.stop(error, operation)
 
-    def stop(self, error: OSError, operation: str) -> StorageFailure:
+    def stop(self, error: OSError | Unavailable, operation: str) -> StorageFailure:
         """Take no more writes, for good; returns what to raise."""
         if self._failure is None:
             self._failure = StorageFailure(
                 path=self._directory, operation=operation, reason=str(error)
             )
             _log.error("%s: stopped: %s", self._name, self._failure)
-            with suppress(OSError):
-                # For the next start; if not even this can be written, then there is none to be had.
-                path = os.path.join(self._directory, SYNC_FAILED)
-                replace_content(self._filesystem, path, b"")
+            mark_sync_failed(self._filesystem, self._directory)
             if writer := self._chain.active.open_writer():
                 writer.distrust()
         return self._failure

@@ -36,6 +36,17 @@ def read_log_start(filesystem: Filesystem, directory: str) -> int:
     )
 
 
+def settled_log_start(
+    filesystem: Filesystem, directory: str, *, base_offset: int, end_offset: int
+) -> int:
+    """Where a log begins that reaches from one offset to another."""
+    start = read_log_start(filesystem, directory)
+    if start > end_offset:
+        # Else it would hide what is appended from here on, after the next start.
+        write_log_start(filesystem, directory, end_offset)
+    return min(max(start, base_offset), end_offset)
+
+
 def write_log_start(filesystem: Filesystem, directory: str, offset: int) -> None:
     body = _OFFSET.pack(offset)
     content = body + crc32c(body).to_bytes(4, "big")

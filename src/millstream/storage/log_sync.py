@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from millstream.storage.filesystem import Filesystem
+from millstream.storage.filesystem import TOO_MANY_FILES, Filesystem
 from millstream.storage.producer_snapshots import ProducerSnapshots
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import SegmentState
@@ -40,9 +40,16 @@ class SyncTurns:
                 raise OSError(errno.EIO, "a sync before this one failed")
             try:
                 yield
-            except BaseException:
-                self._failed = True
+            except BaseException as error:
+                # To open a file too many fails before anything is synced, and may go well later.
+                is_passing = isinstance(error, OSError) and error.errno in TOO_MANY_FILES
+                self._failed = not is_passing
                 raise
+
+    def end(self) -> None:
+        """Let nobody have a turn any more, and return when nobody has one."""
+        with self._lock:
+            self._failed = True
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,6 +67,7 @@ class LogSync:
     # Those in which names may have changed since they were last synced.
     directories: Sequence[str]
     name_changes: int
+    appended_ms: int | None
     target_offset: int
 
     def run(self) -> None:
@@ -123,7 +131,7 @@ class SyncState:
 
     def begin(self, active: SegmentWriter | None, end_offset: int) -> LogSync:
         states, self._states = self._states, []
-        self._appended_ms = None
+        appended_ms, self._appended_ms = self._appended_ms, None
         self._under_way += 1
         return LogSync(
             turns=self._turns,
@@ -135,6 +143,7 @@ class SyncState:
             states=tuple(states),
             directories=self._unsynced_directories(),
             name_changes=self._name_changes,
+            appended_ms=appended_ms,
             target_offset=end_offset,
         )
 
@@ -157,10 +166,22 @@ class SyncState:
                     self._retired.append(writer)
         self._close_retired()
 
+    def take_back(self, task: LogSync) -> None:
+        """A task could not be carried out, for a reason that may pass: all in it waits again."""
+        self._under_way -= 1
+        self._states[:0] = task.states
+        if task.appended_ms is not None:
+            self._appended_ms = task.appended_ms
+        self._close_retired()
+
     def retire(self, writer: SegmentWriter) -> None:
         """Close a segment's files, once the tasks that may hold them are back."""
         self._retired.append(writer)
         self._close_retired()
+
+    def end(self) -> None:
+        """Let no task that was handed out touch a file any more. Any thread; it waits for one."""
+        self._turns.end()
 
     def close(self) -> None:
         self._retired += self.full

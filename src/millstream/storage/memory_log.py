@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from millstream.clock import Clock
 from millstream.errors import Conflict, OffsetOutOfRange, StorageFailure
 from millstream.records import BatchHeader, parse_header
+from millstream.settings.domain import INT_MAX
 from millstream.settings.log import LogSettings
 from millstream.storage.batch_admission import Outcome, Run, admit
 from millstream.storage.partition_log import SyncTask, TimedOffset
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.time_search import first_at_or_after, first_of_largest
 
-_NO_LIMIT = 2**63
 # How often, in the time after which a producer expires, to look for such producers.
 _EXPIRY_CHECKS = 10
 
@@ -51,7 +52,8 @@ class MemoryLog:
         max_decompressed_bytes: int = 128 << 20,
     ) -> None:
         self._name = name
-        self._settings = settings
+        # It has no segments that could be full.
+        self._settings = replace(settings, segment_bytes=INT_MAX)
         self._clock = clock
         self._max_decompressed_bytes = max_decompressed_bytes
         self._producers = ProducerStates()
@@ -96,8 +98,7 @@ class MemoryLog:
             outcomes,
             self._producers,
             run,
-            segment_bytes=_NO_LIMIT,
-            max_message_bytes=self._settings.max_message_bytes,
+            settings=self._settings,
             now_ms=now_ms,
         )
         self._batches += [_Stored(parse_header(part), bytes(part)) for part in run.parts]

@@ -20,6 +20,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -129,6 +130,12 @@ def recover_log(
 ) -> RecoveredLog:
     """Make a log's directory ready. Raises OSError when the disk fails."""
     return _Recovery(filesystem, directory, name, settings, checkpoint, now_ms).run()
+
+
+def mark_sync_failed(filesystem: Filesystem, directory: str) -> None:
+    """Say so to the next start; if not even this can be written, then there is none to be had."""
+    with suppress(OSError):
+        replace_content(filesystem, os.path.join(directory, SYNC_FAILED), b"")
 
 
 def directories_of(directory: str, name: str) -> list[str]:
@@ -329,7 +336,8 @@ class _Recovery:
                 scan.end.offset == segment.next_offset
                 or scan.end.offset < segment.next_offset <= self._recovery_point
             )
-            self._cut(segment, log, scan)
+            # Most of an active segment is room that nobody wrote to.
+            self._cut(segment, log[: max(file.written_end(), scan.end.position)], scan)
             # A closed segment's size may be unsynced even where its records are not.
             if not last or scan.end.position < len(log) or scan.end.offset > self._recovery_point:
                 file.resize(scan.end.position)

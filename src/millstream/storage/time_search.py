@@ -14,6 +14,7 @@ from millstream.records.batch_reader import records_of
 from millstream.records.record import Record
 from millstream.storage.log_walk import sound_batches
 from millstream.storage.partition_log import PartitionLog, TimedOffset
+from millstream.storage.segment_chain import SegmentChain
 
 
 def first_at_or_after(
@@ -25,6 +26,21 @@ def first_at_or_after(
             for record in _records(batch, limit_bytes):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
                     return TimedOffset(record.offset, record.timestamp_ms)
+    return None
+
+
+def first_in_chain(
+    log: PartitionLog, chain: SegmentChain, timestamp_ms: int, *, limit_bytes: int
+) -> TimedOffset | None:
+    """The same for the whole log, whose segments tell which of them cannot hold it."""
+    for segment in chain.segments:
+        if segment.size and chain.max_timestamp(segment) >= timestamp_ms:
+            offset = max(chain.offset_before(segment, timestamp_ms), log.start_offset)
+            found = first_at_or_after(
+                log, timestamp_ms, from_offset=offset, limit_bytes=limit_bytes
+            )
+            if found is not None:
+                return found
     return None
 
 

@@ -34,7 +34,7 @@ def find_cut(
     end_offset: int,
     read: Callable[[Segment, int, int], memoryview | None],
 ) -> Cut:
-    """Where to cut so that no batch reaches to or past an offset."""
+    """Where to cut so that no batch reaches to or past an offset of the log."""
     number = max(
         (n for n, segment in enumerate(segments) if segment.base_offset < end_offset), default=0
     )

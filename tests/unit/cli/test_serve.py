@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -55,13 +57,18 @@ def failure(process: subprocess.Popen[str]) -> str:
     return errors
 
 
+SERVE = ("serve", "--kafka", "127.0.0.1:0")
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_stops_the_broker_cleanly(
     start: Start, tmp_path: Path, signal_number: signal.Signals
 ) -> None:
     data = tmp_path / "data"
-    process = start("serve", "--data-dir", str(data))
-    assert lines_until_ready(process)[-1] == f"ready data={data}"
+    process = start(*SERVE, "--data-dir", str(data))
+    assert re.fullmatch(
+        rf"ready data={data} kafka=127\.0\.0\.1:\d+", lines_until_ready(process)[-1]
+    )
     assert data.is_dir()
     process.send_signal(signal_number)
     output, errors = process.communicate()
@@ -71,7 +78,7 @@ def test_signal_stops_the_broker_cleanly(
 
 def test_stopped_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -> None:
     for _ in range(2):
-        process = start("serve", "--data-dir", str(tmp_path / "data"))
+        process = start(*SERVE, "--data-dir", str(tmp_path / "data"))
         lines_until_ready(process)
         process.terminate()
         assert process.wait() == 0
@@ -79,16 +86,16 @@ def test_stopped_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -
 
 def test_killed_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -> None:
     for _ in range(2):
-        process = start("serve", "--data-dir", str(tmp_path / "data"))
+        process = start(*SERVE, "--data-dir", str(tmp_path / "data"))
         lines_until_ready(process)
         process.kill()
         process.wait()
 
 
 def test_second_broker_on_one_directory_is_refused(start: Start, tmp_path: Path) -> None:
-    first = start("serve", "--data-dir", str(tmp_path))
+    first = start(*SERVE, "--data-dir", str(tmp_path))
     lines_until_ready(first)
-    message = failure(start("serve", "--data-dir", str(tmp_path)))
+    message = failure(start(*SERVE, "--data-dir", str(tmp_path)))
     assert str(tmp_path) in message
     assert str(first.pid) in message
 
@@ -96,21 +103,39 @@ def test_second_broker_on_one_directory_is_refused(start: Start, tmp_path: Path)
 def test_data_directory_that_is_a_file_is_refused(start: Start, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("not a directory")
-    assert str(path) in failure(start("serve", "--data-dir", str(path)))
+    assert str(path) in failure(start(*SERVE, "--data-dir", str(path)))
 
 
 def test_bad_setting_is_refused_with_its_line(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text("[log]\nsegment.bytes = 0\n")
-    message = failure(start("serve", "--config", str(config)))
+    message = failure(start(*SERVE, "--config", str(config)))
     assert message.startswith(f"millstream: {config}:2: segment.bytes = 0: expected")
 
 
 def test_config_file_chooses_the_data_directory(start: Start, tmp_path: Path) -> None:
     config = tmp_path / "broker.toml"
     config.write_text(f'[storage]\ndata.dir = "{tmp_path}/chosen"\n')
-    process = start("serve", "--config", str(config))
-    assert lines_until_ready(process)[-1] == f"ready data={tmp_path}/chosen"
+    process = start(*SERVE, "--config", str(config))
+    assert lines_until_ready(process)[-1].startswith(f"ready data={tmp_path}/chosen ")
+
+
+def test_kafka_door_can_stay_closed(start: Start, tmp_path: Path) -> None:
+    process = start("serve", "--data-dir", str(tmp_path), "--kafka", "off")
+    assert lines_until_ready(process)[-1] == f"ready data={tmp_path}"
+
+
+def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        message = failure(start("serve", "--data-dir", str(tmp_path), "--kafka", address))
+    assert message.startswith(f"millstream: listeners = '{address}': expected an address")
+
+
+@pytest.mark.parametrize("address", ["9092", "localhost:", ":9092", "localhost:65536", "a:b:1"])
+def test_what_is_no_address_is_refused(start: Start, tmp_path: Path, address: str) -> None:
+    message = failure(start("serve", "--data-dir", str(tmp_path), "--kafka", address))
+    assert f"listeners = '{address}': expected HOST:PORT" in message
 
 
 def test_unknown_flag_is_a_usage_error(start: Start) -> None:

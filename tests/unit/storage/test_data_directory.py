@@ -15,6 +15,7 @@ from millstream.errors import (
     AlreadyExists,
     CorruptData,
     DirectoryLocked,
+    InvalidName,
     InvalidSetting,
     NotFound,
     StorageFailure,
@@ -301,7 +302,7 @@ def test_created_log_is_there_after_a_power_cut() -> None:
 )
 def test_topic_that_is_no_name_is_refused(tmp_path: Path, topic: str) -> None:
     directory = open_directory(str(tmp_path / "data"))
-    with pytest.raises(InvalidSetting):
+    with pytest.raises(InvalidName):
         directory.create(topic, 0)
     directory.close()
     assert [path.name for path in tmp_path.iterdir()] == ["data"]

@@ -55,6 +55,19 @@ def test_new_file_is_empty(file: File, base: str) -> None:
     assert len(file.map()) == 0
 
 
+def test_room_that_was_never_written_to_is_known(file: File) -> None:
+    assert file.written_end() == 0
+    file.resize(16 << 20)
+    assert file.written_end() <= file.size()
+    file.write([b"x"], 0)
+    file.write([b"y"], 5 << 20)
+    end = file.written_end()
+    assert (5 << 20) < end <= file.size()
+    assert file.read(end, 16 << 20).strip(b"\0") == b""
+    file.resize(100)
+    assert 0 < file.written_end() <= 100
+
+
 def test_parts_are_written_one_after_the_other(file: File) -> None:
     file.write([b"ab", bytearray(b"cd"), memoryview(b"ef"), b""], 3)
     assert file.size() == 9

@@ -1,0 +1,27 @@
+"""The broker as its doors see it: one object per kind of use case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.broker.groups import GroupCoordinator
+from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.topics import Topics
+from millstream.clock import Clock
+from millstream.settings.loader import Settings
+from millstream.storage.flusher import Flusher
+
+NODE_ID = 0
+"""There is one broker, and this is its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """Everything that a request can be about."""
+
+    topics: Topics
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    flusher: Flusher
+    clock: Clock
+    settings: Settings

@@ -1,0 +1,147 @@
+"""What is done to a group and its offsets from outside, whatever kind of group it is.
+
+What its own members do is in `groups.migration`, which knows both kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.broker.group_runner import HostedGroup
+from millstream.errors import (
+    MillstreamError,
+    NonEmptyGroup,
+    SubscribedGroup,
+    UnknownGroup,
+)
+from millstream.groups import classic_transitions as classic
+from millstream.groups import consumer_transitions as consumer
+from millstream.groups.classic_group import ClassicGroup, ClassicState
+from millstream.groups.classic_subscription import subscribed_topics as classic_topics
+from millstream.groups.consumer_group import ConsumerGroup, TopicsView
+from millstream.groups.consumer_target import subscribed_topics as consumer_topics
+from millstream.groups.consumer_validation import check_commit, check_fetch
+from millstream.groups.group_records import GroupTombstone, OffsetTombstone
+from millstream.groups.migration import AnyGroup
+from millstream.groups.offsets import (
+    Committer,
+    TopicPartition,
+    Usage,
+    commit_refusal,
+    deletion_refusal,
+    expired,
+    tombstones,
+    usage_of,
+)
+from millstream.groups.outcome import Outcome, Reply, Ticket
+
+Hosted = HostedGroup[AnyGroup]
+Result = Outcome[AnyGroup, Any]
+
+
+def answered(hosted: Hosted, ticket: Ticket, value: object | MillstreamError) -> Result:
+    """A reply, and nothing changes."""
+    return Outcome(hosted.group, (), (Reply(ticket, value),))
+
+
+def commit_error(hosted: Hosted, committer: Committer) -> MillstreamError | None:
+    """Why somebody may not commit offsets now, if so."""
+    group = hosted.group
+    if group is None:
+        # Nobody coordinates the members of a simple group: it may begin with a commit.
+        is_simple = committer.generation < 0
+        return None if is_simple else UnknownGroup(hosted.group_id)
+    if isinstance(group, ClassicGroup):
+        return commit_refusal(group, committer)
+    try:
+        check_commit(group, committer.member_id, committer.generation)
+    except MillstreamError as error:
+        return error
+    return None
+
+
+def after_commit(group: AnyGroup | None, member_id: str, now_ms: int) -> AnyGroup | None:
+    """A commit is a sign of life of a classic member."""
+    if isinstance(group, ClassicGroup):
+        return classic.renewed(group, member_id, now_ms)
+    return group
+
+
+def check_offset_fetch(group: AnyGroup | None, member_id: str | None, epoch: int) -> None:
+    """Raise why offsets may not be fetched in a member's name, if so."""
+    if isinstance(group, ConsumerGroup):
+        check_fetch(group, member_id, epoch)
+
+
+def is_empty(group: AnyGroup | None) -> bool:
+    """Whether a group has no members."""
+    if isinstance(group, ClassicGroup):
+        return group.state is ClassicState.EMPTY
+    return group is None or not group.members
+
+
+def delete(hosted: Hosted, ticket: Ticket) -> Result:
+    """Forget a group without members, and its offsets."""
+    if hosted.group is None and not hosted.offsets:
+        return answered(hosted, ticket, UnknownGroup(hosted.group_id))
+    if not is_empty(hosted.group):
+        return answered(hosted, ticket, NonEmptyGroup(hosted.group_id))
+    return Outcome(None, _all_tombstones(hosted), (Reply(ticket, None),))
+
+
+def delete_offsets(
+    hosted: Hosted, ticket: Ticket, wanted: list[TopicPartition], topics: TopicsView
+) -> Result:
+    """Forget offsets of topics that no member reads; the reply has one result for each."""
+    group = hosted.group
+    if group is None and not hosted.offsets:
+        return answered(hosted, ticket, UnknownGroup(hosted.group_id))
+    if isinstance(group, ClassicGroup) and (refusal := deletion_refusal(group)) is not None:
+        return answered(hosted, ticket, refusal)
+    in_use = _topics_in_use(group, topics)
+    is_kept = [in_use is None or topic in in_use for topic, _ in wanted]
+    gone = {key for key, kept in zip(wanted, is_kept, strict=True) if not kept}
+    results = tuple(SubscribedGroup(hosted.group_id) if kept else None for kept in is_kept)
+    records = tombstones(hosted.group_id, hosted.offsets, gone.__contains__)
+    return Outcome(group, records, (Reply(ticket, results),))
+
+
+def forget_topics(hosted: Hosted, is_gone: Callable[[str], bool]) -> Result:
+    """Topics are gone, and with them how far the group had come."""
+    records = tombstones(hosted.group_id, hosted.offsets, lambda key: is_gone(key[0]))
+    return Outcome(hosted.group, records)
+
+
+def expire(hosted: Hosted, now_ms: int, retention_ms: int, topics: TopicsView) -> Result:
+    """Forget offsets that were not used for long, and the group with the last of them."""
+    group = hosted.group
+    if isinstance(group, ConsumerGroup):
+        usage = Usage(topics=_topics_in_use(group, topics))
+    else:
+        usage = usage_of(group)
+    gone = expired(hosted.offsets, usage, now_ms=now_ms, retention_ms=retention_ms)
+    is_awaited = isinstance(group, ClassicGroup) and group.pending
+    if is_empty(group) and not is_awaited and len(gone) == len(hosted.offsets):
+        return Outcome(None, _all_tombstones(hosted))
+    return Outcome(group, tombstones(hosted.group_id, hosted.offsets, gone.__contains__))
+
+
+def _topics_in_use(group: AnyGroup | None, topics: TopicsView) -> frozenset[str] | None:
+    if group is None:
+        return frozenset()
+    if isinstance(group, ClassicGroup):
+        return classic_topics(group)
+    return consumer_topics(group, topics)
+
+
+def _all_tombstones(hosted: Hosted) -> tuple[Any, ...]:
+    group = hosted.group
+    records: tuple[Any, ...] = tuple(
+        OffsetTombstone(hosted.group_id, *key) for key in hosted.offsets
+    )
+    if isinstance(group, ClassicGroup):
+        return (*records, GroupTombstone(hosted.group_id))
+    if isinstance(group, ConsumerGroup):
+        return (*records, *consumer.deleted(group).records)
+    return records

@@ -1,0 +1,343 @@
+"""The group coordinator: every use case of consumer groups and committed offsets.
+
+What happens to a group is decided by pure functions (`groups.migration` for its members' requests
+and the passing of time, `group_steps` for the rest); they are run by a `GroupRunner`, which stores
+what they decide before it answers.
+
+After a crash: `replay` brings back every group and offset that anyone was told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from millstream.broker import group_steps as steps
+from millstream.broker.group_replay import ENCODERS, stored_groups
+from millstream.broker.group_runner import GroupRunner
+from millstream.broker.group_steps import Hosted, Result
+from millstream.broker.state_log import StateLog
+from millstream.broker.steady_clock import SteadyClock
+from millstream.clock import Clock
+from millstream.errors import InvalidName, MillstreamError, UnknownGroup
+from millstream.groups import classic_transitions, migration
+from millstream.groups.classic_description import GroupDescription, GroupListing, describe
+from millstream.groups.classic_group import ClassicGroup, ClassicState
+from millstream.groups.classic_subscription import CONSUMER_PROTOCOL_TYPE
+from millstream.groups.commands import Heartbeat, Join, Joined, Leave, Left, Sync, Synced
+from millstream.groups.consumer_commands import ConsumerHeartbeat, ConsumerHeartbeatReply
+from millstream.groups.consumer_group import ConsumerGroup, TopicsView
+from millstream.groups.group_records import Committed
+from millstream.groups.migration import AnyGroup
+from millstream.groups.offsets import (
+    Committer,
+    OffsetToCommit,
+    TopicPartition,
+    commit_records,
+    metadata_refusal,
+)
+from millstream.groups.outcome import Outcome, Reply, Ticket
+from millstream.settings.groups import GroupSettings
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_TEXT_BYTES = 32767
+"""What a record can hold of a name; requests can hold more."""
+_LONGEST_ID_PREFIX = 255
+
+
+class GroupCoordinator:
+    """Coordinates all groups of the broker. Lives on the event loop."""
+
+    def __init__(
+        self,
+        state_log: StateLog,
+        *,
+        settings: GroupSettings,
+        clock: Clock,
+        topics: Callable[[], TopicsView],
+        new_member_id: Callable[[str], str],
+    ) -> None:
+        """`new_member_id` makes an id that nobody had before out of a client's name."""
+        self._state_log = state_log
+        self._settings = settings
+        self._wall = clock
+        # Sessions and rebalances must not end because somebody sets the machine's clock.
+        self._clock = SteadyClock(clock)
+        self._topics = topics
+        self._new_member_id = new_member_id
+        self._runner: GroupRunner[AnyGroup] = GroupRunner(
+            state_log,
+            clock=self._clock,
+            encoders=ENCODERS,
+            tick=lambda group, now_ms: migration.tick(
+                group, now_ms, topics=topics(), settings=settings
+            ),
+            deadline_of=migration.deadline_of,
+        )
+
+    # Life
+
+    def replay(self) -> None:
+        """Bring back what the log holds. Call once, first, when all topics are known."""
+        now_ms = self._clock.now_ms()
+        for group_id, stored in stored_groups(self._state_log.replay()).items():
+            group = stored.group(now_ms, self._settings)
+            self._runner.restore(group_id, group, stored.offsets)
+        # A crash may have come between the end of a topic and that of its offsets; another topic
+        # of its name must not be read from there.
+        topics = self._topics()
+        self._forget_topics(lambda name: name not in topics)
+
+    async def run(self) -> None:
+        """Forget expired offsets, until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.offsets_retention_check_ms / 1000)
+            self.expire()
+
+    def close(self) -> None:
+        """Answer all who wait, and let nothing happen any more."""
+        self._runner.close()
+
+    # Members of classic groups
+
+    async def join(self, group_id: str, command: Join) -> Joined:
+        """Raises MemberIdRequired, and whatever else keeps a member out."""
+        _check_group_id(group_id)
+        _check_texts(command)
+        name = command.instance_id or command.client_id
+        new_member_id = self._new_member_id(name[:_LONGEST_ID_PREFIX])
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            ready = command._replace(ticket=ticket, new_member_id=new_member_id)
+            return migration.join(
+                hosted.group,
+                ready,
+                self._clock.now_ms(),
+                group_id=group_id,
+                topics=self._topics(),
+                settings=self._settings,
+            )
+
+        joined: Joined = await self._runner.ask(group_id, step)
+        return joined
+
+    async def sync(self, group_id: str, command: Sync) -> Synced:
+        synced: Synced = await self._ask_member(group_id, migration.sync, command)
+        return synced
+
+    async def heartbeat(self, group_id: str, command: Heartbeat) -> None:
+        hosted = self._runner.find(group_id)
+        group = None if hosted is None or hosted.unsettled is not None else hosted.group
+        if hosted is not None and isinstance(group, ClassicGroup):
+            # By far the most frequent request; it never brings a deadline closer.
+            now_ms = self._clock.now_ms()
+            self._runner.renew(hosted, classic_transitions.heartbeat(group, command, now_ms))
+        else:
+            await self._ask_member(group_id, migration.heartbeat, command)
+
+    async def leave(self, group_id: str, command: Leave) -> Left:
+        left: Left = await self._ask_member(group_id, migration.leave, command)
+        return left
+
+    async def _ask_member(
+        self,
+        group_id: str,
+        transition: Callable[..., Result],
+        command: Sync | Heartbeat | Leave,
+    ) -> Any:
+        _check_group_id(group_id)
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            return transition(
+                hosted.group,
+                command._replace(ticket=ticket),
+                self._clock.now_ms(),
+                topics=self._topics(),
+                settings=self._settings,
+            )
+
+        return await self._runner.ask(group_id, step)
+
+    # Members of consumer groups
+
+    async def consumer_heartbeat(
+        self, group_id: str, command: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatReply:
+        _check_group_id(group_id)
+        _check_text("group member", command.member_id)
+        new_member_id = "" if command.member_id else self._new_member_id("")
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            return migration.consumer_heartbeat(
+                hosted.group,
+                command._replace(ticket=ticket, new_member_id=new_member_id),
+                self._clock.now_ms(),
+                group_id=group_id,
+                topics=self._topics(),
+                settings=self._settings,
+            )
+
+        reply: ConsumerHeartbeatReply = await self._runner.ask(group_id, step)
+        return reply
+
+    async def consumer_describe(self, group_id: str) -> ConsumerGroup:
+        """Raises UnknownGroup, also for a group of the other kind."""
+        hosted = self._runner.find(group_id)
+        if hosted is None or not isinstance(hosted.group, ConsumerGroup):
+            raise UnknownGroup(group_id)
+        group = hosted.group
+        await self._runner.settled(hosted)
+        return group
+
+    # Offsets
+
+    async def commit(
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Sequence[OffsetToCommit],
+        *,
+        retention_ms: int = -1,
+    ) -> tuple[MillstreamError | None, ...]:
+        """Keep offsets; one result for each. Raises what is wrong with the committer."""
+        _check_text("group", group_id)
+        limit_bytes = min(self._settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            refusal = steps.commit_error(hosted, committer)
+            if refusal is not None:
+                return steps.answered(hosted, ticket, refusal)
+            results = tuple(metadata_refusal(item.metadata, limit_bytes) for item in offsets)
+            kept = [item for item, error in zip(offsets, results, strict=True) if error is None]
+            now_ms = self._wall.now_ms()
+            return Outcome(
+                steps.after_commit(hosted.group, committer.member_id, self._clock.now_ms()),
+                commit_records(group_id, kept, now_ms=now_ms, retention_ms=retention_ms),
+                (Reply(ticket, results),),
+            )
+
+        results: tuple[MillstreamError | None, ...] = await self._runner.ask(group_id, step)
+        return results
+
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        wanted: Collection[TopicPartition] | None = None,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> Mapping[TopicPartition, Committed]:
+        """Those of the wanted that there are; None wants all."""
+        hosted = self._runner.find(group_id)
+        if hosted is None:
+            return {}
+        steps.check_offset_fetch(hosted.group, member_id, member_epoch)
+        offsets = hosted.offsets
+        keys = tuple(offsets) if wanted is None else [key for key in wanted if key in offsets]
+        found = {key: offsets[key] for key in keys}
+        # An offset that may yet be lost is not told: a consumer would go back after a crash.
+        await self._runner.settled(hosted)
+        return found
+
+    async def delete_offsets(
+        self, group_id: str, wanted: Sequence[TopicPartition]
+    ) -> tuple[MillstreamError | None, ...]:
+        """Forget offsets; one result for each. Raises UnknownGroup, NonEmptyGroup."""
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            return steps.delete_offsets(hosted, ticket, list(wanted), self._topics())
+
+        results: tuple[MillstreamError | None, ...] = await self._runner.ask(group_id, step)
+        return results
+
+    # Groups
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """A group that does not exist, or is not of the classic kind, is Dead."""
+        hosted = self._runner.find(group_id)
+        if hosted is None or isinstance(hosted.group, ConsumerGroup):
+            return GroupDescription(group_id, ClassicState.DEAD)
+        if hosted.group is None:
+            return GroupDescription(group_id, ClassicState.EMPTY)
+        return describe(hosted.group)
+
+    def list(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """Groups in one of some states and of one of some types; none named is any."""
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        return [
+            listing
+            for listing in map(_listing, self._runner.all())
+            if not (wanted_states and listing.state.lower() not in wanted_states)
+            and not (wanted_types and listing.group_type not in wanted_types)
+        ]
+
+    async def delete(self, group_id: str) -> None:
+        """Raises UnknownGroup, NonEmptyGroup."""
+        await self._runner.ask(group_id, steps.delete)
+
+    # The passing of time, and other things that happen
+
+    def expire(self) -> None:
+        """Forget offsets that were kept long enough, and groups that nothing is left of."""
+        retention_ms = self._settings.offsets_retention_minutes * 60_000
+        now_ms = self._wall.now_ms()
+        topics = self._topics()
+        self._tell_all(
+            lambda hosted: steps.expire(hosted, now_ms, retention_ms, topics), "offsets not expired"
+        )
+
+    def topic_deleted(self, name: str) -> None:
+        """Forget what was committed for a topic that is gone."""
+        self._forget_topics(name.__eq__)
+
+    def _forget_topics(self, is_gone: Callable[[str], bool]) -> None:
+        self._tell_all(partial(steps.forget_topics, is_gone=is_gone), "offsets not forgotten")
+
+    def _tell_all(self, step: Callable[[Hosted], Result], complaint: str) -> None:
+        for hosted in self._runner.all():
+            outcome = step(hosted)
+            if not outcome.records and outcome.group is hosted.group:
+                continue
+            try:
+                self._runner.tell(hosted, outcome)
+            except MillstreamError as error:
+                _log.error("group %r: %s: %s", hosted.group_id, complaint, error)
+
+
+def _listing(hosted: Hosted) -> GroupListing:
+    group = hosted.group
+    if isinstance(group, ConsumerGroup):
+        state = group.state.value
+        return GroupListing(hosted.group_id, CONSUMER_PROTOCOL_TYPE, state, "consumer")
+    if group is None:
+        return GroupListing(hosted.group_id, "", ClassicState.EMPTY, "classic")
+    return GroupListing(hosted.group_id, group.protocol_type, group.state, "classic")
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise InvalidName(kind="group", name=group_id, expected="a name that is not empty")
+    _check_text("group", group_id)
+
+
+def _check_texts(command: Join) -> None:
+    """Everything that a record will hold must fit into one."""
+    _check_text("static member", command.instance_id or "")
+    _check_text("client", command.client_id)
+    _check_text("protocol type", command.protocol_type)
+    for protocol in command.protocols:
+        _check_text("protocol", protocol.name)
+
+
+def _check_text(kind: str, text: str) -> None:
+    # A character is at most four bytes: most texts need not be encoded to see that they fit.
+    if len(text) * 4 > _LONGEST_TEXT_BYTES and len(text.encode()) > _LONGEST_TEXT_BYTES:
+        expected = f"at most {_LONGEST_TEXT_BYTES} bytes"
+        raise InvalidName(kind=kind, name=text[:40] + "...", expected=expected)

@@ -1,0 +1,95 @@
+"""Opens the data directory by its catalog: first the log that holds it, then what it says there is.
+
+After a crash: a topic that was being deleted is taken away; a log that the catalog knows and the
+disk lacks is created. A topic on disk that no catalog ever knew is opened all the same, to be
+adopted by whoever takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from millstream.catalog import Catalog, TopicEntry, replay
+from millstream.clock import Clock
+from millstream.errors import InvalidSetting
+from millstream.records import records_of
+from millstream.settings.log import LogSettings
+from millstream.settings.overrides import effective
+from millstream.settings.storage import StorageSettings
+from millstream.storage.data_directory import DataDirectory, TopicLogs
+from millstream.storage.filesystem import Filesystem
+from millstream.storage.local_log import LocalLog
+from millstream.storage.log_walk import sound_batches
+
+CATALOG_TOPIC = "__catalog"
+
+INTERNAL_OVERRIDES: Mapping[str, str] = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(100 * 1024**2),
+}
+"""What every topic that holds the broker's own state sets for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A data directory, and the catalog that it holds."""
+
+    directory: DataDirectory
+    catalog: Catalog
+    notes: tuple[str, ...]
+
+
+def open_data(
+    filesystem: Filesystem,
+    path: str,
+    *,
+    storage: StorageSettings,
+    defaults: LogSettings,
+    clock: Clock,
+) -> Opened:
+    """Open a data directory with all its logs. Blocks.
+
+    Raises DirectoryLocked, OSError, or CorruptData when the catalog itself cannot be read.
+    """
+    catalog = Catalog()
+    notes: list[str] = []
+
+    def survey(directory: DataDirectory) -> dict[str, TopicLogs]:
+        nonlocal catalog
+        log = directory.open_first(CATALOG_TOPIC, effective(LogSettings(), INTERNAL_OVERRIDES))
+        catalog = replay(_entries(log, storage.max_decompressed_bytes))
+        expected = {}
+        for entry in catalog.topics.values():
+            if entry.is_deleting:
+                directory.forget(entry.name, entry.topic_id).run()
+                continue
+            settings, faults = settings_of(entry, defaults)
+            notes.extend(faults)
+            expected[entry.name] = TopicLogs(entry.partitions, settings)
+        return expected
+
+    directory = DataDirectory(
+        filesystem, path, storage=storage, defaults=defaults, clock=clock, survey=survey
+    )
+    return Opened(directory, catalog, tuple(notes))
+
+
+def settings_of(entry: TopicEntry, defaults: LogSettings) -> tuple[LogSettings, list[str]]:
+    """The settings of a topic's logs, and what is wrong with those that it sets for itself.
+
+    They were checked when they were set, by a version that may have taken others.
+    """
+    settings, faults = defaults, []
+    for name, raw in entry.overrides.items():
+        try:
+            settings = effective(settings, {name: raw})
+        except InvalidSetting as fault:
+            faults.append(f"topic {entry.name!r} goes without a setting of its own: {fault}")
+    return settings, faults
+
+
+def _entries(log: LocalLog, limit_bytes: int) -> Iterator[tuple[bytes, bytes | None]]:
+    for _, batch in sound_batches(log, log.start_offset):
+        for record in records_of(batch, limit_bytes=limit_bytes):
+            yield bytes(record.key or b""), None if record.value is None else bytes(record.value)

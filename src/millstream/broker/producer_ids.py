@@ -1,0 +1,34 @@
+"""Gives out producer ids, from blocks that are marked as used in the catalog beforehand.
+
+Invariant: an id is given out once, also across a crash; of a block that was begun the rest is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+_BLOCK = 1000
+
+
+class ProducerIds:
+    """Ids for idempotent producers."""
+
+    def __init__(self, allocate: Callable[[int], Awaitable[range]]) -> None:
+        """`allocate` durably sets a number of ids aside."""
+        self._allocate = allocate
+        self._ids: Iterator[int] = iter(())
+        self._turn = asyncio.Lock()
+
+    async def next(self) -> int:
+        """Raises StorageFailure."""
+        number = next(self._ids, None)
+        if number is not None:
+            return number
+        async with self._turn:
+            # Whoever had the turn before may have brought a block.
+            number = next(self._ids, None)
+            if number is None:
+                self._ids = iter(await self._allocate(_BLOCK))
+                number = next(self._ids)
+            return number

@@ -1,0 +1,61 @@
+"""The broker's own state, as keyed records in an internal compacted topic.
+
+Invariant: what is replayed is what was appended, in order; for each key the newest entry decides,
+and an entry without a value says that the key is gone.
+After a crash: all that `durable` vouched for is there; of the rest, a prefix.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from millstream.clock import Clock
+from millstream.errors import MillstreamError, StorageFailure
+from millstream.records import Record, build, records_of
+from millstream.storage.flusher import Flusher
+from millstream.storage.log_walk import sound_batches
+from millstream.storage.partition_log import PartitionLog
+
+Entry = tuple[bytes, bytes | None]
+
+
+class StateLog:
+    """Appends entries and replays them."""
+
+    def __init__(
+        self, log: PartitionLog, flusher: Flusher, *, clock: Clock, max_decompressed_bytes: int
+    ) -> None:
+        self._log = log
+        self._flusher = flusher
+        self._clock = clock
+        self._max_decompressed_bytes = max_decompressed_bytes
+
+    def replay(self) -> Iterator[Record]:
+        """Everything in the log that can be read, oldest first; damage is in the log's report."""
+        for _, batch in sound_batches(self._log, self._log.start_offset):
+            yield from records_of(batch, limit_bytes=self._max_decompressed_bytes)
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Store entries, all or none; returns the offset to wait for. Raises MillstreamError."""
+        now_ms = self._clock.now_ms()
+        batch = build([Record(n, now_ms, key, value) for n, (key, value) in enumerate(entries)])
+        [outcome] = self._log.append([batch])
+        if isinstance(outcome, MillstreamError):
+            raise outcome
+        return self._log.end_offset
+
+    def durable(self, offset: int) -> asyncio.Future[None]:
+        """Done once everything below an offset is on disk; StorageFailure if it cannot be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def settle(failure: StorageFailure | None) -> None:
+            if future.cancelled():
+                return
+            if failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(failure)
+
+        self._flusher.when_durable(self._log, offset, settle)
+        return future

@@ -1,0 +1,354 @@
+"""One client's connection: cuts what it receives into requests, and hands each to its handler.
+
+Requests are begun in the order in which they came and answered in that order, also when one of
+them has to wait. A request that cannot be understood ends the connection, with a line in the log.
+
+Backpressure: a connection is not read while its client leaves answers unread, has too many
+requests unanswered, or needs memory for a large request that others use.
+Only produce requests may be large: what others consist of is taken apart into many small objects.
+Cost: benchmarks/small_requests.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from millstream.errors import MalformedMessage, MillstreamError
+from millstream.gateways.kafka.answers import Answers, Parts, Place
+from millstream.gateways.kafka.context import Context
+from millstream.gateways.kafka.eager import run_eagerly
+from millstream.gateways.kafka.handlers import api_versions, fetch, produce
+from millstream.gateways.kafka.receive_buffer import ReceiveBuffer
+from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
+from millstream.protocol.apis import is_flexible
+from millstream.protocol.codec import decode_prefix, encode_parts
+from millstream.protocol.headers import read_client_id, response_header
+from millstream.protocol.notation import Struct
+
+if TYPE_CHECKING:
+    from millstream.gateways.kafka.listener import Door
+
+_log = logging.getLogger(__name__)
+
+_SIZE_BYTES = 4
+_FIXED_HEADER_BYTES = 8
+_OLDEST_PRODUCE, _NEWEST_PRODUCE = produce.VERSIONS
+_OLDEST_FETCH, _NEWEST_FETCH = fetch.VERSIONS
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The broker's end of one connection."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._buffer = ReceiveBuffer(door.pool)
+        self._answers = Answers(self._write)
+        self._producing = produce.Producing(
+            self._answers,
+            topics=door.broker.topics,
+            cycle=door.cycle,
+            flusher=door.broker.flusher,
+            hang_up=self._end,
+        )
+        self._fetching = fetch.Fetching(
+            self._answers,
+            topics=door.broker.topics,
+            max_bytes=door.settings.fetch_max_bytes,
+        )
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._transport: asyncio.Transport = _NO_TRANSPORT
+        self._peer = "?"
+        self._client_host = ""
+        self._advertised = ("", 0)
+        self._unread = False
+        self._lacks_memory = False
+        self._is_reading = True
+        self._is_finishing = False
+        self._is_ending = False
+        self.last_used_ms = door.broker.clock.now_ms()
+        # When what lies in the buffer began to lie there, or before.
+        self._waits_since_ms = self.last_used_ms
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.Transport", transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._door.settings.unsent_max_bytes)
+        host, port = (*(transport.get_extra_info("peername") or ("?", 0)),)[:2]
+        self._peer = f"{host}:{port}"
+        self._client_host = f"/{host}"
+        self._advertised = self._door.advertised(transport.get_extra_info("sockname"))
+        if not self._door.admit(self):
+            self._end("there are as many connections as max.connections allows")
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio says so
+        self._is_ending = True
+        self._door.connections.discard(self)
+        self._fetching.close()
+        for task in self._tasks:
+            task.cancel()
+        self._door.pool.leave(self._go_on)
+        self._buffer.close()
+
+    def eof_received(self) -> None:
+        # The transport now closes itself, once what was written is sent.
+        self._is_ending = True
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio says so
+        return self._buffer.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer.end += nbytes
+        self._work()
+
+    def pause_writing(self) -> None:
+        self._unread = True
+        self._read_or_not()
+
+    def resume_writing(self) -> None:
+        self._unread = False
+        self._go_on()
+
+    # Requests
+
+    def _work(self) -> None:
+        """Begin all requests that are there in full, as far as there is room for their answers."""
+        buffer = self._buffer
+        raw, view, start, end = buffer.raw, buffer.view, buffer.start, buffer.end
+        needed = _SIZE_BYTES
+        try:
+            while end - start >= _SIZE_BYTES and not self._is_clogged:
+                (size,) = _unpack_size(view, start)
+                if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
+                    raise MalformedMessage(_bad_size(size, self._door.settings.request_max_bytes))
+                needed = _SIZE_BYTES + size
+                if end - start < needed:
+                    if size > self._door.settings.control_request_max_bytes:
+                        needed = self._worth(view, start, end, size)
+                    break
+                self._begin(raw, view, start + _SIZE_BYTES, start + needed)
+                start += needed
+                needed = _SIZE_BYTES
+            self._producing.flush()
+        except MalformedMessage as error:
+            self._producing.flush()
+            self._end(str(error))
+        except Exception:  # Outer edge: a bug in one request is no matter for other connections.
+            _log.exception("kafka: %s: a request failed; the connection is closed", self._peer)
+            self._producing.drop()
+            self._abort()
+        if self._is_ending:
+            buffer.close()
+            return
+        self.last_used_ms = self._door.broker.clock.now_ms()
+        if start != buffer.start or start == end:
+            self._waits_since_ms = self.last_used_ms
+        buffer.start = start
+        self._lacks_memory = not buffer.settle(max(needed, end - start))
+        if self._lacks_memory:
+            self._door.pool.wait(self._go_on)
+        self._read_or_not()
+
+    def _worth(self, view: memoryview, start: int, end: int, size: int) -> int:
+        """How much to make room for when a large request has begun to arrive."""
+        if end - start < _SIZE_BYTES + 2:
+            return _SIZE_BYTES + 2
+        (api_key,) = _unpack_api_key(view, start + _SIZE_BYTES)
+        self._check_size(api_key, size)
+        return _SIZE_BYTES + size
+
+    def _check_size(self, api_key: int, size: int) -> None:
+        """Raises MalformedMessage: only records may be large, for they are not taken apart."""
+        limit = self._door.settings.control_request_max_bytes
+        if size > limit and api_key != produce.API_KEY:
+            raise MalformedMessage(
+                f"a request of {size} bytes for API {api_key}, "
+                f"where millstream.control.request.max.bytes is {limit}"
+            )
+
+    def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> None:
+        """Begin one request. Hot: produce requests come by the thousand."""
+        api_key, version, correlation_id = _unpack_header(view, start)
+        if api_key == produce.API_KEY and _OLDEST_PRODUCE <= version <= _NEWEST_PRODUCE:
+            self._producing.add(raw, view, start, end, version, correlation_id)
+            return
+        # What was asked before comes first.
+        self._producing.flush()
+        self._check_size(api_key, end - start)
+        frame = view[start:end]
+        if api_key == fetch.API_KEY and _OLDEST_FETCH <= version <= _NEWEST_FETCH:
+            self._fetching.begin(frame, version, correlation_id)
+        elif api_key == api_versions.API_KEY:
+            self._answers.send(api_versions.answer(frame, version, correlation_id, ANNOUNCED))
+        else:
+            self._dispatch(frame, api_key, version, correlation_id)
+
+    def _dispatch(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
+        route = ROUTES.get(api_key)
+        if route is None or not route.oldest <= version <= route.newest:
+            raise MalformedMessage(f"there is no version {version} of API {api_key} here")
+        flexible = is_flexible(api_key, version)
+        client_id, position = read_client_id(frame, flexible=flexible)
+        # Bytes after a request's end are let be, as Kafka does: librdkafka asks for all topics with
+        # a request that has three too many.
+        request, _ = decode_prefix(route.request, version, frame, position)
+        context = Context(
+            self._door.broker, version, client_id or "", self._client_host, self._advertised
+        )
+        header = response_header(correlation_id, flexible=flexible)
+        reply, task = run_eagerly(route.handle(request, context))
+        if task is None:
+            assert reply is not None
+            self._answers.send(_framed(header, reply, version))
+            return
+        place = self._answers.take_place(request_bytes=len(frame))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._finish(done, route, place, header, version))
+
+    def _finish(
+        self,
+        task: asyncio.Task[Struct],
+        route: Route,
+        place: Place,
+        header: bytes,
+        version: int,
+    ) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or self._is_ending:
+            return
+        error = task.exception()
+        if error is not None:
+            _log.error(
+                "kafka: %s: %s failed; the connection is closed",
+                self._peer,
+                route.name,
+                exc_info=None if isinstance(error, MillstreamError) else error,
+            )
+            self._abort()
+            return
+        place.fill(_framed(header, task.result(), version))
+
+    # Flow
+
+    @property
+    def _is_clogged(self) -> bool:
+        """Whether there are too many answers that the client has not taken."""
+        answers, settings = self._answers, self._door.settings
+        return (
+            self._unread
+            or answers.unanswered >= settings.pipelined_max_requests
+            or answers.held_bytes > settings.unsent_max_bytes
+        )
+
+    def _write(self, parts: Parts) -> None:
+        if self._is_ending:
+            return
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
+        if not self._is_reading:
+            # Perhaps there is room for more requests now.
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Work off what lies in the buffer, then read on, if what stood in the way is gone."""
+        if not (self._is_ending or self._is_finishing or self._is_clogged):
+            self._work()
+
+    def _read_or_not(self) -> None:
+        should = not (self._is_clogged or self._lacks_memory)
+        if self._is_ending or self._is_finishing or should == self._is_reading:
+            return
+        self._is_reading = should
+        if should:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _end(self, reason: str) -> None:
+        _log.warning("kafka: %s: the connection is closed: %s", self._peer, reason)
+        self._is_ending = True
+        # Answers to what came before are still sent.
+        self._transport.close()
+
+    def _abort(self) -> None:
+        self._is_ending = True
+        self._transport.abort()
+
+    # For the door
+
+    def rest(self) -> None:
+        """A while has gone by: let go of what is not needed."""
+        if self._is_ending:
+            # The client had its time to take the last answers.
+            self._abort()
+        else:
+            self._buffer.release()
+
+    def expire(self) -> None:
+        """Hang up on a client that has not asked for anything in a long time."""
+        if self.is_idle:
+            _log.info("kafka: %s: the connection was idle and is closed", self._peer)
+            # A client that has not taken its answers in all that time will not take them now.
+            self._abort()
+
+    @property
+    def hoards_since_ms(self) -> int | None:
+        """Since when it has kept memory for a request that does not get on; None if it does not."""
+        return self._waits_since_ms if self._buffer.is_hoarding else None
+
+    def give_way(self) -> None:
+        """Hang up on a client that keeps memory which others wait for."""
+        _log.warning(
+            "kafka: %s: the connection is closed: memory for requests is short, and its request "
+            "did not arrive within millstream.request.receive.max.ms",
+            self._peer,
+        )
+        self._abort()
+        self._buffer.close()
+
+    def finish(self) -> None:
+        """Answer waiting fetches with what there is, and take no more requests."""
+        self._is_finishing = True
+        self._fetching.hurry()
+        if self._is_reading and not self._is_ending:
+            self._transport.pause_reading()
+        self._is_reading = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request was answered."""
+        return not self._answers.unanswered
+
+    def close(self) -> None:
+        """Hang up when what was written is sent."""
+        self._is_ending = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up now."""
+        self._abort()
+
+
+def _framed(header: bytes, reply: Struct, version: int) -> Parts:
+    body = encode_parts(reply, version)
+    size = len(header) + sum(map(len, body))
+    return [b"".join([_pack_size(size), header, *body])]
+
+
+def _bad_size(size: int, limit: int) -> str:
+    if size < 0 or size > limit:
+        return f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
+    return f"a request of {size} bytes cannot hold a header"
+
+
+_unpack_size = struct.Struct(">i").unpack_from
+_pack_size = struct.Struct(">i").pack
+_unpack_header = struct.Struct(">hhi").unpack_from
+_unpack_api_key = struct.Struct(">h").unpack_from
+_NO_TRANSPORT = asyncio.Transport()

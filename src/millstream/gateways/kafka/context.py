@@ -1,0 +1,20 @@
+"""What a handler knows of the request besides its content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Who asks, in which version, and what to ask."""
+
+    broker: Broker
+    version: int
+    client_id: str
+    client_host: str
+    """As Kafka shows it to people: `/127.0.0.1`."""
+    advertised: tuple[str, int]
+    """Host and port that this client is to connect to."""

@@ -1,0 +1,60 @@
+"""DeleteRecords (21): drop the records before an offset. No version changed what happens."""
+
+from __future__ import annotations
+
+import asyncio
+
+from millstream.errors import MillstreamError
+from millstream.gateways.kafka.context import Context
+from millstream.gateways.kafka.error_codes import ErrorCode, code_of
+from millstream.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+API_KEY = 21
+VERSIONS = (0, 2)
+REQUEST = DeleteRecordsRequest
+
+_ALL = -1
+_UNKNOWN = -1
+
+
+async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=await asyncio.gather(
+                    *(_delete(topic.name, each, context) for each in topic.partitions)
+                ),
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _delete(
+    topic: str, asked: DeleteRecordsPartition, context: Context
+) -> DeleteRecordsPartitionResult:
+    number = asked.partition_index
+    topics = context.broker.topics
+    try:
+        partition = topics.partition(topic, number)
+        if "delete" not in partition.topic.settings.cleanup_policy:
+            # Compaction alone decides what goes.
+            return _refused(number, ErrorCode.POLICY_VIOLATION)
+        before = partition.log.end_offset if asked.offset == _ALL else asked.offset
+        start = await topics.delete_records(partition, before)
+    except MillstreamError as error:
+        return _refused(number, code_of(error))
+    return DeleteRecordsPartitionResult(partition_index=number, low_watermark=start)
+
+
+def _refused(number: int, code: int) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=number, low_watermark=_UNKNOWN, error_code=code
+    )

@@ -1,0 +1,89 @@
+"""DescribeConfigs (32): the settings of topics and of the broker, and who set them.
+
+3 types, and documentation when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from millstream.broker.broker import NODE_ID
+from millstream.errors import InvalidRequest, MillstreamError
+from millstream.gateways.kafka.config_entries import ConfigEntry, broker_entries, topic_entries
+from millstream.gateways.kafka.config_resources import ResourceType
+from millstream.gateways.kafka.context import Context
+from millstream.gateways.kafka.error_codes import code_of
+from millstream.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+API_KEY = 32
+VERSIONS = (1, 4)
+REQUEST = DescribeConfigsRequest
+
+
+async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(resource, request, context) for resource in request.resources]
+    )
+
+
+def _describe(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResult:
+    keys = asked.configuration_keys
+    is_topic = asked.resource_type == ResourceType.TOPIC
+    try:
+        configs = [
+            _shown(entry, request, read_only=not is_topic)
+            for entry in _entries(asked, context)
+            if keys is None or entry.setting.name in keys
+        ]
+    except MillstreamError as error:
+        return DescribeConfigsResult(
+            error_code=code_of(error),
+            error_message=str(error),
+            resource_type=asked.resource_type,
+            resource_name=asked.resource_name,
+        )
+    return DescribeConfigsResult(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, configs=configs
+    )
+
+
+def _entries(asked: DescribeConfigsResource, context: Context) -> Iterable[ConfigEntry]:
+    """Raises UnknownTopic, or InvalidRequest for what has no settings."""
+    if asked.resource_type == ResourceType.TOPIC:
+        topics = context.broker.topics
+        return topic_entries(topics.get(asked.resource_name).overrides, topics.defaults)
+    if asked.resource_type not in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
+        raise InvalidRequest(f"resources of type {asked.resource_type} have no settings here")
+    if asked.resource_name not in {str(NODE_ID), ""}:
+        raise InvalidRequest(f"there is no broker {asked.resource_name!r}, only {NODE_ID}")
+    if asked.resource_type == ResourceType.BROKER and asked.resource_name:
+        return broker_entries(context.broker.settings)
+    # Levels of loggers, and what all brokers were told at run time: there is neither.
+    return ()
+
+
+def _shown(
+    entry: ConfigEntry, request: DescribeConfigsRequest, *, read_only: bool
+) -> DescribeConfigsResourceResult:
+    name = entry.setting.name
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=entry.layers[0].value,
+        read_only=read_only,
+        config_source=entry.layers[0].source,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=layer.value, source=layer.source)
+            for layer in (entry.layers if request.include_synonyms else ())
+        ],
+        config_type=entry.config_type,
+        documentation=entry.setting.doc if request.include_documentation else None,
+    )

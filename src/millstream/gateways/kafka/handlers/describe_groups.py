@@ -1,0 +1,52 @@
+"""DescribeGroups (15): the state and the members of classic groups.
+
+3 which operations the asker may use, which is all; 4 static members; 5 flexible.
+"""
+
+from __future__ import annotations
+
+from millstream.gateways.kafka.context import Context
+from millstream.gateways.kafka.operations import NOT_ASKED
+from millstream.groups.classic_description import GroupDescription
+from millstream.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+API_KEY = 15
+VERSIONS = (0, 5)
+REQUEST = DescribeGroupsRequest
+
+_ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+"""Read, delete and describe, by Kafka's numbers."""
+
+
+async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    operations = _ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    groups = context.broker.groups
+    return DescribeGroupsResponse(
+        groups=[_described(groups.describe(name), operations) for name in request.groups]
+    )
+
+
+def _described(group: GroupDescription, operations: int) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=operations,
+    )

@@ -1,0 +1,119 @@
+"""OffsetFetch (9): how far groups have come.
+
+2 null asks for all topics, and there is an error for the whole; 5 leader epochs; 6 flexible; 7 only
+stable offsets, which all are as long as there are no transactions; 8 many groups at once; 9 members
+of consumer groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millstream.errors import MillstreamError
+from millstream.gateways.kafka.context import Context
+from millstream.gateways.kafka.error_codes import ErrorCode, code_of
+from millstream.groups.group_records import Committed
+from millstream.groups.offsets import TopicPartition
+from millstream.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+API_KEY = 9
+VERSIONS = (1, 9)
+REQUEST = OffsetFetchRequest
+
+_MANY_GROUPS = 8
+
+_Wanted = Sequence[OffsetFetchRequestTopics] | Sequence[OffsetFetchRequestTopic] | None
+_NONE = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
+
+
+async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    if context.version >= _MANY_GROUPS:
+        return OffsetFetchResponse(groups=[await _group(each, context) for each in request.groups])
+    offsets, code = await _fetch(request.group_id, request.topics, context)
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
+                        error_code=code,
+                    )
+                    for partition, committed in partitions
+                ],
+            )
+            for name, partitions in offsets.items()
+        ],
+    )
+
+
+async def _group(request: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+    offsets, code = await _fetch(
+        request.group_id,
+        request.topics,
+        context,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+    )
+    return OffsetFetchResponseGroup(
+        group_id=request.group_id,
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopics(
+                name=name,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=partition,
+                        committed_offset=committed.offset,
+                        committed_leader_epoch=committed.leader_epoch,
+                        metadata=committed.metadata,
+                        error_code=code,
+                    )
+                    for partition, committed in partitions
+                ],
+            )
+            for name, partitions in offsets.items()
+        ],
+    )
+
+
+async def _fetch(
+    group_id: str,
+    topics: _Wanted,
+    context: Context,
+    *,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+) -> tuple[Mapping[str, list[tuple[int, Committed]]], int]:
+    """By topic, what is kept for each partition asked for; and what went wrong with all."""
+    wanted = None
+    if topics is not None:
+        wanted = [(topic.name, number) for topic in topics for number in topic.partition_indexes]
+    found: Mapping[TopicPartition, Committed] = {}
+    code: int = ErrorCode.NONE
+    try:
+        found = await context.broker.groups.fetch_offsets(
+            group_id, wanted, member_id=member_id, member_epoch=member_epoch
+        )
+    except MillstreamError as error:
+        code = code_of(error)
+    by_topic: dict[str, list[tuple[int, Committed]]] = {}
+    for topic, partition in found if wanted is None else wanted:
+        entry = (partition, found.get((topic, partition), _NONE))
+        by_topic.setdefault(topic, []).append(entry)
+    return by_topic, code

@@ -1,0 +1,249 @@
+"""Produce (0): store record batches, and answer once that is as durable as `acks` asks.
+
+3 transactional id; 5 the answer has the start of the log; 8 and an error message; 9 flexible;
+13 topic ids. 0 to 2 are announced, because librdkafka stops compressing otherwise (KAFKA-18659),
+and refused when used: they carry record formats of long ago.
+
+acks=0 is not answered, acks=1 once the log has it, acks=all once it is on disk.
+
+Requests are gathered while one read is worked off and stored together by `flush`. A request for one
+partition is likely to be followed by many that differ in their records alone: what is the same in
+all of them is compared as one run of bytes, and not parsed again.
+Cost: benchmarks/small_requests.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from millstream.broker.append_cycle import AppendCycle
+from millstream.broker.partition import Partition
+from millstream.broker.topics import Topics
+from millstream.errors import InvalidRecord, MillstreamError
+from millstream.gateways.kafka.answers import Answers
+from millstream.gateways.kafka.durable_answer import DurableAnswer
+from millstream.gateways.kafka.error_codes import ErrorCode
+from millstream.gateways.kafka.produce_request import (
+    Entry,
+    Judged,
+    ParsedRequest,
+    RepeatedRequest,
+    encode_all,
+)
+from millstream.protocol.headers import read_client_id
+from millstream.protocol.messages.produce import (
+    ALL_REPLICAS,
+    FLEXIBLE,
+    NO_ANSWER,
+    ProduceRequest,
+    TopicData,
+    parse_request,
+)
+from millstream.protocol.primitives import read_varint, varint
+from millstream.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT
+from millstream.records.record_keys import has_keyless
+from millstream.storage.flusher import Flusher
+
+API_KEY = 0
+VERSIONS = (0, 13)
+
+_OLDEST_SERVED = 3
+_OLDEST_REPEATED = 5
+_VALID_ACKS = (ALL_REPLICAS, NO_ANSWER, 1)
+_MAX_UNPACKED_BYTES = 128 << 20
+_LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
+_RESERVED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
+
+
+class Producing:
+    """The produce requests of one connection."""
+
+    __slots__ = (
+        "_answers",
+        "_cycle",
+        "_entries",
+        "_flusher",
+        "_hang_up",
+        "_repeated",
+        "_topics",
+    )
+
+    def __init__(
+        self,
+        answers: Answers,
+        *,
+        topics: Topics,
+        cycle: AppendCycle,
+        flusher: Flusher,
+        hang_up: Callable[[str], None],
+    ) -> None:
+        """`hang_up` ends the connection for a reason."""
+        self._answers = answers
+        self._hang_up = hang_up
+        self._topics = topics
+        self._cycle = cycle
+        self._flusher = flusher
+        self._repeated: RepeatedRequest | None = None
+        # Gathered since the last flush.
+        self._entries: list[Entry] = []
+
+    def drop(self) -> None:
+        """Forget what was gathered."""
+        self._entries = []
+        self._cycle.drop()
+
+    def add(
+        self, raw: bytearray, view: memoryview, start: int, end: int, version: int, correlation: int
+    ) -> None:
+        """Take the request between two places of the receive buffer. Raises MalformedMessage."""
+        repeated = self._repeated
+        if (
+            repeated is not None
+            and repeated.version == version
+            and raw.startswith(repeated.prefix, start + 8)
+            and repeated.generation == self._topics.generation
+            # Then the size, of at most five bytes, can be read.
+            and (position := start + 8 + len(repeated.prefix)) + HEADER_BYTES <= end
+        ):
+            if repeated.flexible:
+                size, position = read_varint(view, position)
+                size -= 1
+            else:
+                (size,) = _unpack_size(view, position)
+                position += 4
+            records_end = position + size
+            if (
+                size >= HEADER_BYTES
+                and records_end + len(repeated.tail) == end
+                and raw.startswith(repeated.tail, records_end)
+                and not raw[position + _LOW_ATTRIBUTES_AT] & _RESERVED_BITS
+            ):
+                stored = self._cycle.add(repeated.partition, view[position:records_end])
+                self._entries.append((repeated, correlation, stored))
+                return
+        self._add_parsed(view[start:end], version, correlation)
+
+    def _add_parsed(self, frame: memoryview, version: int, correlation: int) -> None:
+        _, position = read_client_id(frame, flexible=version >= FLEXIBLE)
+        request = parse_request(frame, position, version)
+        entry = ParsedRequest(version, request.acks, request.timeout_ms)
+        refusal = _refusal(version, request)
+        for topic in request.topics:
+            results: list[tuple[int, Judged]] = []
+            for number, start, end in topic.partitions:
+                results.append(
+                    (number, refusal or self._store(topic.topic, number, frame[start:end]))
+                )
+            entry.topics.append((topic.topic, results))
+        self._entries.append((entry, correlation, None))
+        if refusal is None:
+            self._repeated = self._learn(frame, version, request)
+
+    def _store(self, topic: str | bytes, number: int, batch: memoryview) -> Judged:
+        try:
+            partition = self._topics.find(topic, number)
+            if partition.failure is not None:
+                return partition.failure
+            if partition.topic.is_internal:
+                return ErrorCode.INVALID_TOPIC_EXCEPTION
+            _check_records(partition, batch)
+        except MillstreamError as error:
+            return error.with_traceback(None)
+        if len(batch) > _LOW_ATTRIBUTES_AT and batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+            return ErrorCode.INVALID_TXN_STATE
+        return self._cycle.add(partition, batch)
+
+    def _learn(
+        self, frame: memoryview, version: int, request: ProduceRequest
+    ) -> RepeatedRequest | None:
+        """What to expect of the requests after this one."""
+        if version < _OLDEST_REPEATED or len(request.topics) != 1:
+            return None
+        topic: TopicData = request.topics[0]
+        if len(topic.partitions) != 1:
+            return None
+        number, start, end = topic.partitions[0]
+        size_bytes = 4
+        if version >= FLEXIBLE:
+            size = varint(end - start + 1)
+            size_bytes = len(size)
+            if frame[start - size_bytes : start] != size:
+                return None  # null, or a number written with more bytes than it needs
+        try:
+            partition = self._topics.find(topic.topic, number)
+        except MillstreamError:
+            return None
+        if partition.failure or partition.topic.is_internal or _is_compacted(partition):
+            return None
+        return RepeatedRequest(
+            partition=partition,
+            generation=self._topics.generation,
+            version=version,
+            acks=request.acks,
+            timeout_ms=request.timeout_ms,
+            topic=topic.topic,
+            number=number,
+            prefix=bytes(frame[8 : start - size_bytes]),
+        )
+
+    def flush(self) -> None:
+        """Store what was gathered, and answer it, or see to it that it will be."""
+        if not self._entries:
+            return
+        self._cycle.run()
+        entries, self._entries = self._entries, []
+        first = 0
+        while first < len(entries):
+            acks = entries[first][0].acks
+            last = first + 1
+            while last < len(entries) and entries[last][0].acks == acks:
+                last += 1
+            self._answer(entries if last - first == len(entries) else entries[first:last], acks)
+            first = last
+
+    def _answer(self, entries: list[Entry], acks: int) -> None:
+        """Answer some requests that all ask for the same."""
+        if acks == NO_ANSWER:
+            self._check_unanswered(entries)
+        elif acks == ALL_REPLICAS:
+            pending = DurableAnswer(entries, self._answers.take_place(len(entries)))
+            pending.wait(self._flusher)
+        else:
+            self._answers.send([encode_all(entries)])
+
+    def _check_unanswered(self, entries: list[Entry]) -> None:
+        """Hang up when one failed: there is no other way to tell, and the client asks anew."""
+        for request, _, stored in entries:
+            if error := request.error(stored):
+                self._hang_up(f"a request with acks=0 failed: {error}")
+                return
+
+
+def _refusal(version: int, request: ProduceRequest) -> ErrorCode | None:
+    """What is wrong with a request as a whole."""
+    if version < _OLDEST_SERVED:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    if request.acks not in _VALID_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS
+    return None
+
+
+def _check_records(partition: Partition, batch: memoryview) -> None:
+    """Raise for records that clients may not write, or not to this topic."""
+    if len(batch) < HEADER_BYTES:
+        return  # the log says what is wrong with it
+    if batch[_LOW_ATTRIBUTES_AT] & CONTROL_BIT:
+        raise InvalidRecord(topic=partition.topic.name, reason="only the broker writes markers")
+    if _is_compacted(partition) and has_keyless(batch, limit_bytes=_MAX_UNPACKED_BYTES):
+        raise InvalidRecord(
+            topic=partition.topic.name, reason="it is compacted, so every record needs a key"
+        )
+
+
+def _is_compacted(partition: Partition) -> bool:
+    return "compact" in partition.topic.settings.cleanup_policy
+
+
+_SIZE = struct.Struct(">i")
+_unpack_size = _SIZE.unpack_from

@@ -1,0 +1,118 @@
+"""The door itself: listens, and looks after its connections.
+
+Invariant: every open connection is in `connections`, and there are no more than `max.connections`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import count
+from operator import itemgetter
+from typing import Any
+
+from millstream.broker.append_cycle import AppendCycle
+from millstream.broker.broker import Broker
+from millstream.gateways.kafka.connection import Connection
+from millstream.gateways.kafka.receive_buffer import BufferPool
+from millstream.settings.domain import split_address
+from millstream.settings.kafka import KafkaSettings
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 4096
+_TICK_MS = 500
+_LOOK_MS = 5000
+_FINISH_S = 2.0
+_HANG_UP_S = 0.5
+_STEP_S = 0.01
+
+
+class Door:
+    """Listens for Kafka clients."""
+
+    def __init__(self, broker: Broker, settings: KafkaSettings) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.pool = BufferPool(settings.buffered_max_bytes)
+        self.cycle = AppendCycle()
+        self.connections: set[Connection] = set()
+        self._told = split_address(settings.advertised_listener)
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> str:
+        """Begin to listen; returns the address as HOST:PORT. Raises OSError."""
+        address = split_address(self.settings.listener)
+        assert address is not None, "the settings are checked"
+        host, port = address
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self), host, port, backlog=_BACKLOG
+        )
+        bound = self._server.sockets[0].getsockname()
+        return f"[{host}]:{bound[1]}" if ":" in host else f"{host}:{bound[1]}"
+
+    def advertised(self, local: tuple[Any, ...]) -> tuple[str, int]:
+        """Where a client is to connect that reached us at a local address: there, unless told."""
+        return self._told or (str(local[0]), int(local[1]))
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether there is room for one more connection."""
+        if len(self.connections) >= self.settings.max_connections:
+            return False
+        self.connections.add(connection)
+        return True
+
+    async def run(self) -> None:
+        """Look after idle connections, and those that keep others waiting, until cancelled."""
+        for tick in count(1):
+            await asyncio.sleep(_TICK_MS / 1000)
+            now_ms = self.broker.clock.now_ms()
+            if self.pool.is_tight:
+                self.make_room(now_ms)
+            if tick * _TICK_MS % _LOOK_MS == 0:
+                self.look(now_ms)
+
+    def make_room(self, now_ms: int) -> None:
+        """End the slowest requests, until nobody waits for memory or none is slow."""
+        hoarders = [
+            (since_ms, connection)
+            for connection in self.connections
+            if (since_ms := connection.hoards_since_ms) is not None
+            and now_ms - since_ms > self.settings.receive_max_ms
+        ]
+        for _, connection in sorted(hoarders, key=itemgetter(0)):
+            if not self.pool.is_tight:
+                return
+            connection.give_way()
+
+    def look(self, now_ms: int) -> None:
+        """Hang up on the idle; let those that pause keep nothing."""
+        for connection in list(self.connections):
+            idle_ms = now_ms - connection.last_used_ms
+            if idle_ms > self.settings.connection_max_idle_ms:
+                connection.expire()
+            elif idle_ms > _LOOK_MS:
+                connection.rest()
+
+    async def close(self) -> None:
+        """Take no more requests, answer those that were begun, and hang up."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.finish()
+        await _within(_FINISH_S, lambda: all(each.is_idle for each in self.connections))
+        for connection in list(self.connections):
+            connection.close()
+        await _within(_HANG_UP_S, lambda: not self.connections)
+        for connection in list(self.connections):
+            connection.abort()
+
+
+async def _within(seconds: float, is_done: Callable[[], bool]) -> None:
+    """Return when something is done, or the time is over."""
+    steps = round(seconds / _STEP_S)
+    while steps and not is_done():
+        await asyncio.sleep(_STEP_S)
+        steps -= 1

@@ -1,0 +1,181 @@
+"""The broker's topics, with a power cut at every step that touches the disk.
+
+What was told is so after the cut; what was under way happened as a whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+import pytest
+
+from millstream.storage import segment_writer
+from tests.fakes.fake_disk import CrashMode
+from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
+from tests.fakes.log_steps import append
+from tests.fakes.sample_batches import batch_of, values_of
+from tests.fakes.topic_host import TopicHost
+
+PARTS = 4
+
+
+class State(NamedTuple):
+    """What a client can see of topics and their content."""
+
+    topics: Mapping[str, tuple[int, Mapping[str, str]]]
+    content: Mapping[str, list[bytes]]
+
+
+Step = Callable[[TopicHost], Awaitable[object]]
+
+
+@pytest.fixture(autouse=True)
+def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that grow by little, so that hundreds of disks are scanned quickly."""
+    monkeypatch.setattr(segment_writer, "_STEP_BYTES", 4096)
+
+
+def new_disk() -> FakeFilesystem:
+    return FakeFilesystem(file_capacity_bytes=1 << 17)
+
+
+def store(host: TopicHost, topic: str, number: int, value: bytes) -> None:
+    log = host.topics.partition(topic, number).log
+    append(log, batch_of(value))
+    log.sync()
+
+
+async def do_store(host: TopicHost, topic: str, number: int, value: bytes) -> None:
+    store(host, topic, number, value)
+
+
+async def do_clean(host: TopicHost) -> None:
+    host.remove_leftovers()
+
+
+async def do_checkpoint(host: TopicHost) -> None:
+    host.checkpoint()
+
+
+OWN = {"retention.ms": "5"}
+ALTERED = {**OWN, "segment.bytes": "1000"}
+
+# Each step, and what is to be seen once it is done.
+SCRIPT: list[tuple[Step, State]] = [
+    (lambda host: host.start(), State({}, {})),
+    (
+        lambda host: host.topics.create("a", partitions=2, overrides=OWN),
+        State({"a": (2, OWN)}, {}),
+    ),
+    (lambda host: do_store(host, "a", 1, b"1"), State({"a": (2, OWN)}, {"a/1": [b"1"]})),
+    (
+        lambda host: host.topics.add_partitions("a", 3),
+        State({"a": (3, OWN)}, {"a/1": [b"1"]}),
+    ),
+    (
+        lambda host: host.topics.alter("a", {"segment.bytes": "1000"}),
+        State({"a": (3, ALTERED)}, {"a/1": [b"1"]}),
+    ),
+    (
+        lambda host: host.topics.create("b", partitions=1, overrides={}),
+        State({"a": (3, ALTERED), "b": (1, {})}, {"a/1": [b"1"]}),
+    ),
+    (
+        lambda host: do_store(host, "b", 0, b"old"),
+        State({"a": (3, ALTERED), "b": (1, {})}, {"a/1": [b"1"], "b/0": [b"old"]}),
+    ),
+    (do_checkpoint, State({"a": (3, ALTERED), "b": (1, {})}, {"a/1": [b"1"], "b/0": [b"old"]})),
+    (lambda host: host.topics.delete("b"), State({"a": (3, ALTERED)}, {"a/1": [b"1"]})),
+    (
+        lambda host: host.topics.create("b", partitions=2, overrides={}),
+        State({"a": (3, ALTERED), "b": (2, {})}, {"a/1": [b"1"]}),
+    ),
+    (
+        lambda host: do_store(host, "b", 0, b"new"),
+        State({"a": (3, ALTERED), "b": (2, {})}, {"a/1": [b"1"], "b/0": [b"new"]}),
+    ),
+    (do_checkpoint, State({"a": (3, ALTERED), "b": (2, {})}, {"a/1": [b"1"], "b/0": [b"new"]})),
+    (do_clean, State({"a": (3, ALTERED), "b": (2, {})}, {"a/1": [b"1"], "b/0": [b"new"]})),
+    (lambda host: host.topics.delete("a"), State({"b": (2, {})}, {"b/0": [b"new"]})),
+]
+
+
+def play(disk: FakeFilesystem) -> int:
+    """Go through the script; returns the number of steps that were done before a crash."""
+    done = 0
+
+    async def steps() -> None:
+        nonlocal done
+        host = TopicHost(disk)
+        for step, _ in SCRIPT:
+            await step(host)
+            done += 1
+
+    with suppress(Crash):
+        asyncio.run(steps())
+    return done
+
+
+def seen(host: TopicHost) -> State:
+    logs = [p.log for t in host.topics.all() if not t.is_internal for p in t.partitions]
+    content = {log.name: [v for v in values_of(log) if v is not None] for log in logs}
+    for log in logs:
+        assert log.start_offset == 0, "a new log must not begin where an old one ended"
+    return State(host.shape(), {name: values for name, values in content.items() if values})
+
+
+async def started(disk: FakeFilesystem) -> TopicHost:
+    host = TopicHost(disk, first_id=1000)
+    notes = await host.start()
+    assert not [note for note in notes if "found on disk" in note or "cannot" in note]
+    return host
+
+
+async def prove_usable(host: TopicHost) -> None:
+    """All that is left over can be taken away, and every name is free that is not in use."""
+    used = set(host.shape())
+    host.remove_leftovers()
+    assert set(host.directories()) <= {*used, "__catalog", "__consumer_offsets"}
+    for name in {"a", "b", "c"} - used:
+        await host.topics.create(name, partitions=1, overrides={})
+        store(host, name, 0, b"after")
+        assert values_of(host.topics.partition(name, 0).log) == [b"after"]
+
+
+def recovered(disk: FakeFilesystem) -> State:
+    async def look() -> State:
+        state = seen(await started(disk))
+        # What the first start found, the next one finds, after whatever end.
+        host = await started(disk.after_crash("lost"))
+        assert seen(host) == state
+        await prove_usable(host)
+        return state
+
+    return asyncio.run(look())
+
+
+def test_script_runs_to_its_end_without_a_crash() -> None:
+    disk = new_disk()
+    assert play(disk) == len(SCRIPT)
+    assert recovered(disk.after_crash("kept")) == SCRIPT[-1][1]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("mode", ["kept", "lost", "torn"])
+def test_crash_at_any_step_leaves_topics_as_they_were_told(
+    mode: CrashMode, moment: CrashMoment, part: int
+) -> None:
+    counted = new_disk()
+    play(counted)
+    for operation in range(1 + part, counted.operation_count + 1, PARTS):
+        disk = new_disk()
+        disk.crash_at(operation, moment)
+        done = play(disk)
+        before = SCRIPT[done - 1][1] if done else State({}, {})
+        after = SCRIPT[min(done, len(SCRIPT) - 1)][1]
+        state = recovered(disk.after_crash(mode, operation))
+        assert state in (before, after), (operation, disk.operations[-1])

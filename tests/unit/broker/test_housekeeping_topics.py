@@ -1,0 +1,180 @@
+"""Upkeep of topics that come, change and go while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from millstream.broker.housekeeping import Housekeeping
+from millstream.records import Record, build
+from millstream.settings.log import LogSettings
+from millstream.settings.storage import StorageSettings
+from millstream.storage.data_directory import DataDirectory
+from millstream.storage.flusher import Flusher
+from millstream.storage.local_log import LocalLog
+from tests.fakes.fake_filesystem import FakeFile, FakeFilesystem
+from tests.fakes.log_steps import append
+from tests.fakes.sample_batches import batch_of, values_of
+from tests.fakes.topic_host import PATH, TopicHost
+
+COMPACTED = LogSettings(
+    segment_bytes=200, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
+)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+def upkeep_of(
+    directory: DataDirectory, host: TopicHost, flusher: Flusher | None = None
+) -> Housekeeping:
+    return Housekeeping(
+        directory,
+        flusher or host.flusher,
+        host.filesystem,
+        storage=StorageSettings(),
+        defaults=LogSettings(),
+        clock=host.clock,
+    )
+
+
+class RecordingFlusher(Flusher):
+    """Remembers what it was told to flush."""
+
+    def __init__(self) -> None:
+        super().__init__(threads=0, wake=lambda: None)
+        self.flushed: list[str] = []
+
+    def flush(self, log: Any) -> None:
+        self.flushed.append(log.name)
+
+
+@pytest.mark.parametrize(
+    ("flush_ms", "tick_ms"), [(100_000, 250), (1000, 250), (100, 50), (20, 10), (3, 5), (0, 5)]
+)
+def test_upkeep_looks_as_often_as_the_hastiest_topic_needs(flush_ms: int, tick_ms: int) -> None:
+    async def test() -> None:
+        host = TopicHost(FakeFilesystem())
+        flusher = RecordingFlusher()
+        upkeep = upkeep_of(host.directory, host, flusher)
+        assert upkeep._flush_tick_ms == 250
+        calm = host.directory.create("calm", 0)
+        hasty = host.directory.create("hasty", 0, replace(calm.settings, flush_ms=flush_ms))
+        await upkeep._flush()
+        assert upkeep._flush_tick_ms == tick_ms
+        append(hasty, batch_of(b"a"))
+        host.clock.advance_ms(max(flush_ms - tick_ms, 0))
+        await upkeep._flush()
+        assert "hasty/0" in flusher.flushed
+        assert "calm/0" not in flusher.flushed
+        hasty.reconfigure(calm.settings)
+        await upkeep._flush()
+        assert upkeep._flush_tick_ms == 250
+
+    run(test)
+
+
+class SlowFilesystem(FakeFilesystem):
+    """Does not get on with the files of a compaction until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def open(self, path: str, *, create: bool = False) -> FakeFile:
+        if ".cleaned" in path:
+            self.is_asked.set()
+            assert self.may_go_on.wait(20)
+        return super().open(path, create=create)
+
+
+def keyed(log: LocalLog, count: int) -> None:
+    for number in range(count):
+        append(log, build([Record(0, 0, b"k%d" % (number % 2), b"v%d" % number)]))
+    log.sync()
+
+
+def test_compaction_of_a_log_that_goes_is_cancelled_first(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        disk = SlowFilesystem()
+        host = TopicHost(disk)
+        upkeep = upkeep_of(host.directory, host)
+        log = host.directory.create("orders", 0, COMPACTED)
+        other = host.directory.create("other", 0)
+        keyed(log, 10)
+        cleaning = asyncio.create_task(upkeep._clean())
+        await asyncio.to_thread(disk.is_asked.wait, 20)
+        # That of another log is nobody's business.
+        await upkeep.release([other])
+        assert not cleaning.done()
+        released = asyncio.create_task(upkeep.release([log]))
+        await asyncio.sleep(0)
+        assert not released.done()
+        disk.may_go_on.set()
+        await released
+        removal = host.directory.forget("orders", bytes(16))
+        await asyncio.to_thread(removal.run)
+        [fresh] = host.directory.open_new("orders", [0], COMPACTED)
+        host.directory.add([fresh])
+        await cleaning
+        assert "upkeep failed" not in caplog.text
+        assert disk.sizes(f"{PATH}/topics/orders/0") == {}
+        keyed(fresh, 4)
+        assert values_of(fresh) == [b"v0", b"v1", b"v2", b"v3"]
+
+    run(test)
+
+
+def test_log_that_went_since_the_look_began_is_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        host = TopicHost(FakeFilesystem())
+        upkeep = upkeep_of(host.directory, host)
+        for topic in ("a", "b", "c"):
+            append(host.directory.create(topic, 0), batch_of(b"a"))
+        cleaning = asyncio.create_task(upkeep._clean())
+        await asyncio.sleep(0)
+        host.directory.forget("c", bytes(16)).run()
+        await cleaning
+        assert caplog.text == ""
+
+    run(test)
+
+
+def test_files_of_deleted_topics_are_removed() -> None:
+    async def test() -> None:
+        disk = FakeFilesystem()
+        host = TopicHost(disk)
+        upkeep = upkeep_of(host.directory, host)
+        append(host.directory.create("orders", 0), batch_of(b"a"))
+        host.directory.forget("orders", bytes(16)).run()
+        assert disk.directories(f"{PATH}/deleted") == [bytes(16).hex()]
+        await upkeep._clean()
+        assert disk.directories(f"{PATH}/deleted") == []
+
+    run(test)
+
+
+def test_directory_that_cannot_be_removed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class StubbornFilesystem(FakeFilesystem):
+        def remove_directory(self, path: str) -> None:
+            raise PermissionError(1, "Operation not permitted", path)
+
+    async def test() -> None:
+        host = TopicHost(StubbornFilesystem())
+        host.directory.create("orders", 0)
+        host.directory.forget("orders", bytes(16)).run()
+        await upkeep_of(host.directory, host)._clean()
+        assert "could not be removed" in caplog.text
+
+    run(test)
