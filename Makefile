@@ -17,7 +17,7 @@ DEV_READY := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run setup test torture coverage check format bench lock clean
+.PHONY: help run setup test torture coverage check format bench peers lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,13 +52,16 @@ format: $(DEV_READY) ## Format the code and fix what can be fixed
 bench: $(DEV_READY) ## Run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+peers: $(DEV_READY) ## Bring the servers that the benchmarks compare with
+	@scripts/peers.sh .peers
+
 lock: $(DEV_READY) ## Pin the newest dependencies that fit together
 	@$(COMPILE) --upgrade --output-file requirements/base.txt pyproject.toml
 	@$(COMPILE) --upgrade --extra dev --constraint requirements/base.txt \
 		--output-file requirements/dev.txt pyproject.toml
 
 clean: ## Remove virtual environments, caches and build results; data stays
-	@rm -rf .venv .venv-* build dist htmlcov .coverage* .hypothesis
+	@rm -rf .venv .venv-* .peers build dist htmlcov .coverage* .hypothesis
 	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

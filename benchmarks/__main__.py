@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from benchmarks.bench import Bench
 from benchmarks.environment import environment
+from benchmarks.load import Load
 from benchmarks.report import as_json, print_table
 from benchmarks.row import Row
 from benchmarks.scale import FULL, QUICK, Scale
@@ -39,14 +40,25 @@ def main(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 when a bar is missed.")
     ] = False,
+    message_bytes: Annotated[
+        int | None, typer.Option(min=1, help="Size of messages: produce, consume, peers.")
+    ] = None,
+    messages: Annotated[
+        int | None, typer.Option(min=1, help="How many: produce, consume, small_requests.")
+    ] = None,
+    batch_bytes: Annotated[
+        int | None, typer.Option(min=1, help="Size of a producer's batches: produce, consume.")
+    ] = None,
+    acks: Annotated[str | None, typer.Option(help="0, 1 or all: produce.")] = None,
 ) -> None:
-    """Measure the speed of the storage engine against its bars."""
+    """Measure the speed of the storage engine and of the broker against their bars."""
     names = only or list(SUITE)
     if unknown := [name for name in names if name not in SUITE]:
         raise typer.BadParameter(f"no measure is called {unknown[0]}", param_hint="--only")
+    load = Load(message_bytes=message_bytes, messages=messages, batch_bytes=batch_bytes, acks=acks)
     with _scratch(directory) as path:
         facts = environment(path)
-        results = _run(names, path, QUICK if quick else FULL)
+        results = _run(names, path, QUICK if quick else FULL, load)
     if as_document:
         print(as_json(results, facts))
     else:
@@ -55,7 +67,7 @@ def main(
         raise typer.Exit(1)
 
 
-def _run(names: Sequence[str], directory: str, scale: Scale) -> dict[str, list[Row]]:
+def _run(names: Sequence[str], directory: str, scale: Scale, load: Load) -> dict[str, list[Row]]:
     results = {}
     progress = Progress(
         TextColumn("{task.description}"),
@@ -71,7 +83,7 @@ def _run(names: Sequence[str], directory: str, scale: Scale) -> dict[str, list[R
         for number, name in enumerate(names, start=1):
             tell = partial(_tell, progress, task, number, name)
             tell("begins", 0)
-            results[name] = SUITE[name](Bench(directory, scale, tell=tell))
+            results[name] = SUITE[name](Bench(directory, scale, tell=tell, load=load))
     return results
 
 

@@ -11,8 +11,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 
+from benchmarks.load import Load
 from benchmarks.scale import Scale
+from benchmarks.server_meter import Usage
 from benchmarks.stopwatch import Timing
 from millstream.clock import SystemClock
 from millstream.settings.log import LogSettings
@@ -27,19 +30,27 @@ _CACHED_SEGMENTS = 64
 class Bench:
     """A directory to work in, and someone to tell how far the work is."""
 
-    def __init__(self, directory: str, scale: Scale, *, tell: Callable[[str, float], None]) -> None:
+    def __init__(
+        self,
+        directory: str,
+        scale: Scale,
+        *,
+        tell: Callable[[str, float], None],
+        load: Load | None = None,
+    ) -> None:
         """`tell` gets what is being done and the share of the measure that is done."""
         self.directory = directory
         self.scale = scale
+        self.load = load or Load()
         self._tell = tell
         self._done = 0.0
 
     def prepares(self, what: str) -> None:
         self._tell(what, self._done)
 
-    def rounds(self) -> Iterator[int]:
-        """The numbers of the rounds to run."""
-        total = self.scale.rounds
+    def rounds(self, total: int | None = None) -> Iterator[int]:
+        """The numbers of the rounds to run, as many as is usual unless a total is given."""
+        total = total or self.scale.rounds
         for number in range(total):
             self._tell(f"round {number + 1} of {total}", self._done)
             yield number
@@ -56,6 +67,10 @@ class Bench:
         return [
             Timing(min(run.wall_s for run in some), min(run.cpu_s for run in some)) for some in runs
         ]
+
+    def best(self, run: Callable[[], Usage]) -> Usage:
+        """The least that any of the rounds took, of each figure by itself."""
+        return reduce(Usage.best, (run() for _ in self.rounds(self.scale.server_rounds)))
 
     @contextmanager
     def place(self, name: str) -> Iterator[str]:

@@ -47,11 +47,17 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.measure + (f"\n[dim]{also}[/dim]" if also else ""),
         f"{_number(row.figure)} {row.unit}",
-        "" if row.comparison is None else f"{row.compared_with} {_number(row.comparison)}",
+        _comparison(row),
         "" if row.ratio is None else f"{_number(row.ratio)} x",
         "" if row.bar is None else row.bar.text(row.unit),
         {None: "", True: "[green]yes[/green]", False: "[bold red]NO[/bold red]"}[row.met],
     )
+
+
+def _comparison(row: Row) -> str:
+    if row.absent:
+        return f"{row.compared_with} is absent: {row.absent}"
+    return "" if row.comparison is None else f"{row.compared_with} {_number(row.comparison)}"
 
 
 def _document(row: Row) -> dict[str, Any]:
@@ -61,6 +67,7 @@ def _document(row: Row) -> dict[str, Any]:
         "unit": row.unit,
         "compared_with": row.compared_with or None,
         "comparison": row.comparison,
+        "absent": row.absent or None,
         "ratio": row.ratio,
         "bar": row.bar and row.bar.text(row.unit),
         "met": row.met,

@@ -48,6 +48,8 @@ class Row:
     compared_with: str = ""
     # In the unit of the figure.
     comparison: float | None = None
+    # Why there is no comparison, where one was wanted.
+    absent: str = ""
     bar: Bar | None = None
     # More figures of the same run; each name ends in its unit.
     details: Mapping[str, float] = field(default_factory=dict)

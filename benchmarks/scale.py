@@ -31,6 +31,17 @@ class Scale:
     compaction_keys: int
     topics: int
     syncs: int
+    # Of measures that start a server, whose rounds are long.
+    server_rounds: int
+    produce_bytes: int
+    small_requests: int
+    round_trips: int
+    passes: int
+    idle_connections: int
+    loop_s: float
+    peer_s: float
+    peer_messages: int
+    peer_round_trips: int
 
 
 FULL = Scale(
@@ -54,6 +65,16 @@ FULL = Scale(
     compaction_keys=1_000_000,
     topics=1_000,
     syncs=1_000,
+    server_rounds=5,
+    produce_bytes=400_000_000,
+    small_requests=200_000,
+    round_trips=3_000,
+    passes=100,
+    idle_connections=5_000,
+    loop_s=3.0,
+    peer_s=1.0,
+    peer_messages=2_000_000,
+    peer_round_trips=500,
 )
 
 QUICK = Scale(
@@ -75,4 +96,14 @@ QUICK = Scale(
     compaction_keys=2_000,
     topics=2,
     syncs=10,
+    server_rounds=1,
+    produce_bytes=1_000_000,
+    small_requests=200,
+    round_trips=10,
+    passes=2,
+    idle_connections=20,
+    loop_s=0.02,
+    peer_s=0.02,
+    peer_messages=10_000,
+    peer_round_trips=5,
 )

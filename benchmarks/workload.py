@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from millstream.clock import SystemClock
 from millstream.records import Record, build
 
 VALUE_BYTES = 100
@@ -24,6 +25,21 @@ def batch_of(
         producer_epoch=-1 if sequence is None else 0,
         base_sequence=-1 if sequence is None else sequence,
     )
+
+
+def value_of(size_bytes: int) -> bytes:
+    """A value of letters and digits, no two stretches of it alike, without line ends."""
+    return bytes(
+        Random(0).choices(
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789", k=size_bytes
+        )
+    )
+
+
+def batch_of_value(value: bytes, *, records: int) -> bytearray:
+    """A batch of the same value again and again, of now: a broker may delete what is old."""
+    now_ms = SystemClock().now_ms()
+    return build([Record(offset, now_ms, None, value) for offset in range(records)])
 
 
 def batch_of_size(size_bytes: int, *, value_bytes: int = 1000) -> bytearray:

@@ -2,11 +2,22 @@
 # Bring the programs that some tests use and pip cannot install. Tests skip what is absent.
 set -eu
 
-command -v strace >/dev/null 2>&1 && exit 0
+has() {
+    command -v "$1" >/dev/null 2>&1
+}
 
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y strace; } >/dev/null 2>&1 ||
+absent=
+for tool in strace kcat; do
+    has "$tool" || absent="$absent $tool"
+done
+[ -n "$absent" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && has apt-get; then
+    # shellcheck disable=SC2086
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y $absent; } >/dev/null 2>&1 ||
         true
 fi
-command -v strace >/dev/null 2>&1 ||
-    echo "strace is not installed: tests that watch system calls are skipped (apt-get install strace)"
+for tool in $absent; do
+    has "$tool" ||
+        echo "$tool is not installed: tests that use it are skipped (apt-get install $tool)"
+done

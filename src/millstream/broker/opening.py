@@ -15,6 +15,7 @@ from millstream.clock import Clock
 from millstream.errors import InvalidSetting
 from millstream.records import records_of
 from millstream.settings.log import LogSettings
+from millstream.settings.names import is_internal_topic
 from millstream.settings.overrides import effective
 from millstream.settings.storage import StorageSettings
 from millstream.storage.data_directory import DataDirectory, TopicLogs
@@ -27,6 +28,8 @@ CATALOG_TOPIC = "__catalog"
 INTERNAL_OVERRIDES: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "segment.bytes": str(100 * 1024**2),
+    # The state of a large group is one record.
+    "max.message.bytes": str(64 * 1024**2),
 }
 """What every topic that holds the broker's own state sets for itself."""
 
@@ -78,9 +81,10 @@ def open_data(
 def settings_of(entry: TopicEntry, defaults: LogSettings) -> tuple[LogSettings, list[str]]:
     """The settings of a topic's logs, and what is wrong with those that it sets for itself.
 
-    They were checked when they were set, by a version that may have taken others.
+    They were checked when they were set, by a version that may have taken others. What holds the
+    broker's own state does not follow the defaults, which are made for the data of clients.
     """
-    settings, faults = defaults, []
+    settings, faults = LogSettings() if is_internal_topic(entry.name) else defaults, []
     for name, raw in entry.overrides.items():
         try:
             settings = effective(settings, {name: raw})

@@ -200,11 +200,16 @@ class Topics:
         return await self._create(name, partitions=partitions, overrides=overrides)
 
     async def ensure(self, name: str) -> Topic:
-        """The topic of a name, created now if there is none. All who ask at once share it."""
+        """The topic of a name, created now if there is none. All who ask at once share it.
+
+        Raises what `create` does, and UnknownTopic while one of that name is being deleted.
+        """
         if (topic := self._topics.get(name)) is not None:
             return topic
         if (creation := self._creating.get(name)) is not None:
             return await asyncio.shield(creation)
+        if name in self._catalog.topics:
+            raise UnknownTopic(name)
         return await self._create(name, partitions=-1, overrides={})
 
     async def _create(

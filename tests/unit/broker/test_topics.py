@@ -106,6 +106,17 @@ def test_cluster_id_is_made_up_once() -> None:
     run(test)
 
 
+def test_brokers_own_topic_does_not_follow_the_defaults() -> None:
+    async def test() -> None:
+        host = await started(defaults=LogSettings(max_message_bytes=100, flush_ms=9))
+        own = host.topics.partition(OFFSETS_TOPIC, 0).log
+        assert own.settings.max_message_bytes > 1_000_000
+        assert own.settings.flush_ms == LogSettings().flush_ms
+        assert host.topics.state_log(OFFSETS_TOPIC).append([(b"k", b"v" * 1000)]) == 1
+
+    run(test)
+
+
 # --- creating
 
 

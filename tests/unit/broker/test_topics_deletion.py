@@ -159,6 +159,8 @@ def test_name_is_taken_until_the_files_are_out_of_the_way() -> None:
         await asyncio.sleep(0)
         with pytest.raises(AlreadyExists):
             await host.topics.create("orders", partitions=1, overrides={})
+        with pytest.raises(UnknownTopic):
+            await host.topics.ensure("orders")
         await deletion
         await host.topics.create("orders", partitions=1, overrides={})
 

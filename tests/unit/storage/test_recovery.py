@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from millstream.settings.log import LogSettings
+from millstream.storage import recovery
 from millstream.storage.local_log import LocalLog
 from millstream.storage.recovery import LogCheckpoint
 from millstream.storage.segment import CUT_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -352,3 +354,23 @@ def test_snapshot_past_the_end_of_the_files_keeps_offsets_from_being_given_again
     assert damage.end_offset == last_base
     assert append(log, idempotent_batch(last_base)) == [last_base]
     log.close()
+
+
+def test_room_that_was_set_aside_is_not_read_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = LogDirectory(tmp_path, LogSettings())
+    append(directory.open(), batch_of(b"a"))
+    assert directory.file(0, LOG_SUFFIX).stat().st_size > 10 << 20
+    looked_through: list[int] = []
+
+    def end_of_content(log: memoryview, position: int) -> int:
+        looked_through.append(len(log) - position)
+        return original(log, position)
+
+    original = recovery._end_of_content
+    monkeypatch.setattr(recovery, "_end_of_content", end_of_content)
+    again = directory.open()
+    assert values_of(again) == [b"a"]
+    assert sum(looked_through) < 1 << 20
+    again.close()
