@@ -6,6 +6,7 @@ stop or kill a broker, or set it up differently, start one themselves.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,14 @@ group.initial.rebalance.delay.ms = 50
 """
 
 StartBroker = Callable[..., BrokerProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # kafka-python forgets to close the sockets with which it reached nobody.
+    forgiven = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(forgiven)
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +68,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     for broker in started:
         if broker.is_running:
             broker.stop()
+    # Sockets that were forgotten while the broker was away go here, and not in a later test.
+    gc.collect()
     assert [line for broker in started for line in broker.complaints()] == []
 
 

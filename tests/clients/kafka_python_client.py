@@ -118,57 +118,57 @@ class KafkaPythonConsumer:
 
 class KafkaPythonAdmin:
     def __init__(self, address: str) -> None:
-        self._admin = KafkaAdminClient(bootstrap_servers=address)
+        self.raw = KafkaAdminClient(bootstrap_servers=address)
 
     def create(
         self, topic: str, *, partitions: int, configs: Mapping[str, str] | None = None
     ) -> None:
         new = {"num_partitions": partitions, "configs": dict(configs or {})}
-        self._call(self._admin.create_topics, {topic: new})
+        self._call(self.raw.create_topics, {topic: new})
 
     def delete(self, topic: str) -> None:
-        self._call(self._admin.delete_topics, [topic])
+        self._call(self.raw.delete_topics, [topic])
 
     def topics(self) -> dict[str, int]:
-        found = self._admin.describe_topics()
+        found = self.raw.describe_topics()
         return {topic["name"]: len(topic["partitions"]) for topic in found}
 
     def configs(self, topic: str) -> dict[str, str | None]:
         asked = ConfigResource(ConfigResourceType.TOPIC, topic)
-        found = self._admin.describe_configs([asked], config_filter="all")["topic"][topic]
+        found = self.raw.describe_configs([asked], config_filter="all")["topic"][topic]
         return {name: entry["value"] for name, entry in found.items()}
 
     def alter(self, topic: str, changes: Mapping[str, str]) -> None:
         wanted = ConfigResource(ConfigResourceType.TOPIC, topic, dict(changes))
-        assert self._admin.alter_configs([wanted]) == {"topic": {topic: "OK"}}
+        assert self.raw.alter_configs([wanted]) == {"topic": {topic: "OK"}}
 
     def add_partitions(self, topic: str, total: int) -> None:
-        self._call(self._admin.create_partitions, {topic: total})
+        self._call(self.raw.create_partitions, {topic: total})
 
     def delete_records(self, place: Place, before_offset: int) -> int:
         where = TopicPartition(*place)
-        found = self._admin.delete_records({where: before_offset})[where]
+        found = self.raw.delete_records({where: before_offset})[where]
         return int(found["low_watermark"])
 
     def groups(self) -> set[str]:
-        return {each["group_id"] for each in self._admin.list_groups()}
+        return {each["group_id"] for each in self.raw.list_groups()}
 
     def group_members(self, group: str) -> tuple[str, int]:
-        found = self._admin.describe_groups([group])[group]
+        found = self.raw.describe_groups([group])[group]
         assert found["error"] is None
         return found["group_state"], len(found["members"])
 
     def delete_group(self, group: str) -> None:
-        found = self._admin.delete_groups([group])[group]
+        found = self.raw.delete_groups([group])[group]
         if found != "OK":
             raise Refused(-1, found)
 
     def brokers(self) -> list[tuple[int, str, int]]:
-        found = self._admin.describe_cluster()["brokers"]
+        found = self.raw.describe_cluster()["brokers"]
         return [(each["broker_id"], each["host"], each["port"]) for each in found]
 
     def close(self) -> None:
-        self._admin.close()
+        self.raw.close()
 
     def _call(self, call: Any, argument: Any) -> None:
         try:

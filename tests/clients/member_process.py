@@ -27,6 +27,8 @@ _CLIENTS = {
     "kafka-python": "tests.clients.kafka_python_client:KafkaPython",
 }
 
+_REBALANCE_IN_PROGRESS = 27
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -79,8 +81,9 @@ def _poll(consumer: Consumer) -> list[Message]:
     try:
         return consumer.poll()
     except Refused as refused:
-        # A client's own codes are below zero: it has lost the broker, and looks for it.
-        if refused.code >= 0:
+        # A client's own codes are below zero: it has lost the broker, and looks for it. librdkafka
+        # also tells that it joins again because the group has moved to another protocol.
+        if refused.code >= 0 and refused.code != _REBALANCE_IN_PROGRESS:
             raise
         _say("trouble", refused.code)
         return []

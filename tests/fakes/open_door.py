@@ -23,7 +23,7 @@ from tests.fakes.wire_client import WireClient
 
 _Result = TypeVar("_Result")
 
-TIMEOUT_S = 280.0
+TIMEOUT_S = 60.0
 
 
 class OpenDoor:
@@ -74,12 +74,6 @@ async def open_door(
             await door.close()
 
 
-def run(main: Coroutine[Any, Any, _Result]) -> _Result:
+def run(main: Coroutine[Any, Any, _Result], *, timeout_s: float = TIMEOUT_S) -> _Result:
     """Run on the event loop that the broker uses, for a bounded time."""
-    return uvloop.run(asyncio.wait_for(main, TIMEOUT_S))
-
-
-async def until(condition: Any) -> None:
-    """Let the loop turn until something has happened; the test's own timeout bounds it."""
-    while not condition():
-        await asyncio.sleep(0.001)
+    return uvloop.run(asyncio.wait_for(main, timeout_s))

@@ -81,16 +81,24 @@ def open_data(
 def settings_of(entry: TopicEntry, defaults: LogSettings) -> tuple[LogSettings, list[str]]:
     """The settings of a topic's logs, and what is wrong with those that it sets for itself.
 
-    They were checked when they were set, by a version that may have taken others. What holds the
-    broker's own state does not follow the defaults, which are made for the data of clients.
+    They were checked when they were set, by a version that may have taken others.
     """
-    settings, faults = LogSettings() if is_internal_topic(entry.name) else defaults, []
+    settings, faults = defaults_of(entry.name, defaults), []
     for name, raw in entry.overrides.items():
         try:
             settings = effective(settings, {name: raw})
         except InvalidSetting as fault:
             faults.append(f"topic {entry.name!r} goes without a setting of its own: {fault}")
     return settings, faults
+
+
+def defaults_of(topic: str, defaults: LogSettings) -> LogSettings:
+    """What a topic's own settings lie over.
+
+    For what holds the broker's own state these are not the defaults, which are meant for the data
+    of clients.
+    """
+    return LogSettings() if is_internal_topic(topic) else defaults
 
 
 def _entries(log: LocalLog, limit_bytes: int) -> Iterator[tuple[bytes, bytes | None]]:

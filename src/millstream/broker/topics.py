@@ -16,7 +16,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from millstream.broker.opening import CATALOG_TOPIC, INTERNAL_OVERRIDES, Opened, settings_of
+from millstream.broker.opening import (
+    CATALOG_TOPIC,
+    INTERNAL_OVERRIDES,
+    Opened,
+    defaults_of,
+    settings_of,
+)
 from millstream.broker.partition import Partition
 from millstream.broker.state_log import StateLog
 from millstream.catalog import Catalog, TopicEntry, commands
@@ -148,6 +154,10 @@ class Topics:
     def defaults(self) -> LogSettings:
         """The settings of a topic that sets none for itself."""
         return self._defaults
+
+    def defaults_of(self, topic: Topic) -> LogSettings:
+        """What the topic's own settings lie over."""
+        return defaults_of(topic.name, self._defaults)
 
     def get(self, name: str) -> Topic:
         """Raises UnknownTopic."""

@@ -91,7 +91,10 @@ class PartitionLog(Protocol):
         """The work that makes all appended so far durable."""
 
     def finish_sync(self, task: SyncTask, error: OSError | None) -> None:
-        """Take note that a task has run; an error stops the log for good."""
+        """Take note that a task has run; an error stops the log for good.
+
+        Only when no file could be opened, for there being too many, does all of it wait again.
+        """
 
     def close(self) -> None:
         """Make everything durable and let go of all files. Safe to call twice."""

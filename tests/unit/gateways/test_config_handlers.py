@@ -105,6 +105,13 @@ def test_all_settings_of_a_topic_are_shown_with_their_source(version: int) -> No
     assert layers("unclean.leader.election.enable") == [("false", 5)]
 
 
+def test_settings_of_the_brokers_own_topic_are_those_that_hold() -> None:
+    desk = desk_with_topic(Settings(log=LogSettings(flush_ms=7)))
+    result = describe(desk, TOPIC, "__consumer_offsets")
+    shown = {each.name: each.value for each in result.configs}
+    assert (shown["flush.ms"], shown["cleanup.policy"]) == ("1000", "compact")
+
+
 def test_types_and_documentation_are_shown_when_asked(desk: AdminDesk) -> None:
     result = describe(desk, TOPIC, "orders", include_documentation=True)
     shown = {each.name: each for each in result.configs}

@@ -14,6 +14,7 @@ from typing import Any
 
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.broker import Broker
+from millstream.broker.topics import Topic
 from millstream.gateways.kafka.connection import Connection
 from millstream.gateways.kafka.receive_buffer import BufferPool
 from millstream.settings.domain import split_address
@@ -39,6 +40,7 @@ class Door:
         self.cycle = AppendCycle()
         self.connections: set[Connection] = set()
         self._told = split_address(settings.advertised_listener)
+        broker.topics.on_deleted.append(_wake)
         self._server: asyncio.Server | None = None
 
     async def open(self) -> str:
@@ -108,6 +110,12 @@ class Door:
         await _within(_HANG_UP_S, lambda: not self.connections)
         for connection in list(self.connections):
             connection.abort()
+
+
+def _wake(topic: Topic) -> None:
+    """Tell those who wait for more of a topic that none will come."""
+    for partition in topic.partitions:
+        partition.wake()
 
 
 async def _within(seconds: float, is_done: Callable[[], bool]) -> None:

@@ -59,8 +59,8 @@ def _describe(
 def _entries(asked: DescribeConfigsResource, context: Context) -> Iterable[ConfigEntry]:
     """Raises UnknownTopic, or InvalidRequest for what has no settings."""
     if asked.resource_type == ResourceType.TOPIC:
-        topics = context.broker.topics
-        return topic_entries(topics.get(asked.resource_name).overrides, topics.defaults)
+        topic = context.broker.topics.get(asked.resource_name)
+        return topic_entries(topic.overrides, context.broker.topics.defaults_of(topic))
     if asked.resource_type not in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
         raise InvalidRequest(f"resources of type {asked.resource_type} have no settings here")
     if asked.resource_name not in {str(NODE_ID), ""}:

@@ -79,11 +79,13 @@ class _Fetch:
 
     __slots__ = (
         "_correlation_id",
+        "_generation",
         "_max_bytes",
         "_min_bytes",
         "_place",
         "_request",
         "_siblings",
+        "_topics",
         "_version",
         "_waiting",
         "_wanted",
@@ -103,16 +105,25 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, max_bytes)
         # Nobody waits for more than the answer could hold.
         self._min_bytes = min(request.min_bytes, self._max_bytes)
-        self._wanted = [
-            _wanted(topics, topic.topic, place)
-            for topic in request.topics
-            for place in topic.partitions
-        ]
+        self._topics = topics
+        self._generation = topics.generation
+        self._wanted = self._find_wanted()
         self._place: Place | None = None
         self._waiting: Waiting | None = None
         self._siblings: set[_Fetch] = set()
 
+    def _find_wanted(self) -> list[Wanted]:
+        return [
+            _wanted(self._topics, topic.topic, place)
+            for topic in self._request.topics
+            for place in topic.partitions
+        ]
+
     def read(self) -> Reading:
+        if self._generation != self._topics.generation:
+            # A topic may have been deleted while it waited.
+            self._generation = self._topics.generation
+            self._wanted = self._find_wanted()
         return read(self._wanted, max_bytes=self._max_bytes)
 
     def is_enough(self, reading: Reading) -> bool:

@@ -1,0 +1,98 @@
+"""The broker's own state as keyed records in a log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from millstream.broker.state_log import Entry, StateLog
+from millstream.clock import ManualClock
+from millstream.errors import MessageTooLarge, MillstreamError, StorageFailure
+from millstream.settings.log import LogSettings
+from millstream.storage.flusher import Done
+from millstream.storage.memory_log import MemoryLog
+from millstream.storage.partition_log import PartitionLog
+from tests.fakes.topic_host import PromptFlusher
+
+
+class LateFlusher(PromptFlusher):
+    """Tells nobody anything until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[int, Done]] = []
+
+    def when_durable(self, log: PartitionLog, offset: int, done: Done) -> None:
+        self.waiting.append((offset, done))
+
+
+class Home:
+    def __init__(self, settings: LogSettings | None = None) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryLog("state/0", settings=settings or LogSettings(), clock=self.clock)
+        self.flusher = LateFlusher()
+        self.state = StateLog(
+            self.log, self.flusher, clock=self.clock, max_decompressed_bytes=1 << 20
+        )
+
+    def replayed(self) -> list[Entry]:
+        return [(record.key or b"", record.value) for record in self.state.replay()]
+
+
+def test_what_is_replayed_is_what_was_appended_in_order() -> None:
+    home = Home()
+    assert home.state.append([(b"a", b"1"), (b"b", b"2")]) == 2
+    assert home.state.append([(b"a", None)]) == 3
+    assert home.replayed() == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
+
+
+def test_entries_have_the_time_of_the_clock() -> None:
+    home = Home()
+    home.clock.advance_ms(77)
+    home.state.append([(b"a", b"1")])
+    assert [record.timestamp_ms for record in home.state.replay()] == [home.clock.now_ms()]
+
+
+def test_entries_are_stored_all_or_none() -> None:
+    home = Home(LogSettings(max_message_bytes=200))
+    with pytest.raises(MessageTooLarge):
+        home.state.append([(b"a", b"1"), (b"b", b"x" * 500)])
+    assert home.replayed() == []
+
+
+def test_durable_waits_for_the_sync() -> None:
+    async def main() -> None:
+        home = Home()
+        end = home.state.append([(b"a", b"1")])
+        future = home.state.durable(end)
+        assert not future.done()
+        [(offset, done)] = home.flusher.waiting
+        assert offset == end
+        done(None)
+        await future
+
+    asyncio.run(main())
+
+
+def test_failed_sync_is_told_to_who_waits() -> None:
+    async def main() -> None:
+        home = Home()
+        future = home.state.durable(home.state.append([(b"a", b"1")]))
+        failure = StorageFailure(path="state/0", operation="sync", reason="it is broken")
+        home.flusher.waiting[0][1](failure)
+        with pytest.raises(MillstreamError, match="it is broken"):
+            await future
+
+    asyncio.run(main())
+
+
+def test_who_waits_no_longer_is_not_told() -> None:
+    async def main() -> None:
+        home = Home()
+        future = home.state.durable(home.state.append([(b"a", b"1")]))
+        future.cancel()
+        home.flusher.waiting[0][1](None)
+        assert future.cancelled()
+
+    asyncio.run(main())

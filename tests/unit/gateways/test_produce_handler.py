@@ -1,0 +1,331 @@
+"""Produce over a real connection: what is stored, what is refused, and how it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.gateways.kafka.error_codes import ErrorCode
+from millstream.gateways.kafka.handlers.produce import Producing
+from millstream.protocol.primitives import varint
+from millstream.records import Codec, Record, build
+from millstream.records.batch import (
+    ATTRIBUTES_AT,
+    CONTROL_BIT,
+    CRC_AT,
+    TRANSACTIONAL_BIT,
+    seal,
+)
+from tests.fakes.direct_transport import DirectTransport
+from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.sample_batches import batch_of, idempotent_batch, read_all, values_of
+from tests.fakes.wire_client import framed, header, produce_request, request_frame
+from tests.fakes.wire_messages import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+VERSION = 9
+
+
+def _marked(bit: int) -> bytearray:
+    batch = batch_of(b"a")
+    batch[ATTRIBUTES_AT + 1] |= bit
+    seal(batch)
+    return batch
+
+
+def _damaged() -> bytearray:
+    batch = batch_of(b"a")
+    batch[CRC_AT] ^= 1
+    return batch
+
+
+def _old() -> bytearray:
+    batch = batch_of(b"a")
+    batch[16] = 1
+    return batch
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_every_version_stores_and_tells_where(version: int, acks: int, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t")
+            topic = opened.broker.topics.get("t").topic_id if version >= 13 else "t"
+            client = await opened.connect()
+            for n in range(4):
+                stored = await client.produce(
+                    topic, batch_of(b"%d" % n), acks=acks, version=version
+                )
+                assert (stored.error_code, stored.base_offset) == (0, n)
+            log = opened.broker.topics.partition("t", 0).log
+            assert values_of(log) == [b"0", b"1", b"2", b"3"]
+            if acks == -1:
+                assert log.synced_offset == 4
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_versions_with_old_record_formats_are_refused_on_use(version: int, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t")
+            client = await opened.connect()
+            stored = await client.produce("t", batch_of(b"a"), version=version)
+            assert stored.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+    run(main())
+
+
+# Sent twice, since the second of two like requests takes another way through the code.
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    ("topic", "batch", "code"),
+    [
+        ("t", _marked(CONTROL_BIT), ErrorCode.INVALID_RECORD),
+        ("t", _marked(TRANSACTIONAL_BIT), ErrorCode.INVALID_TXN_STATE),
+        ("t", _damaged(), ErrorCode.CORRUPT_MESSAGE),
+        ("t", _old(), ErrorCode.INVALID_RECORD),
+        ("t", batch_of(b"x" * 3000), ErrorCode.MESSAGE_TOO_LARGE),
+        ("t", bytearray(b"no batch"), ErrorCode.INVALID_RECORD),
+        ("t", bytearray(), ErrorCode.INVALID_RECORD),
+        ("t", None, ErrorCode.INVALID_RECORD),
+        ("t", batch_of(b"a") + batch_of(b"b"), ErrorCode.INVALID_RECORD),
+        ("missing", batch_of(b"a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("compacted", batch_of(b"a"), ErrorCode.INVALID_RECORD),
+        ("compacted", _damaged(), ErrorCode.CORRUPT_MESSAGE),
+        ("compacted", bytearray(b"no batch"), ErrorCode.INVALID_RECORD),
+        ("__consumer_offsets", batch_of(b"a"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__catalog", batch_of(b"a"), None),
+        ("../../etc", batch_of(b"a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_what_is_not_to_be_stored_is_refused(
+    topic: str, batch: bytearray | None, code: int | None, times: int, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", max_message_bytes="2000")
+            await opened.topic("compacted", cleanup_policy="compact")
+            client = await opened.connect()
+            assert (await client.produce("t", batch_of(b"fine"))).base_offset == 0
+            for _ in range(times):
+                stored = await client.produce(topic, batch)
+                assert stored.error_code == code if code is not None else stored.error_code != 0
+                assert stored.base_offset == -1
+            assert (await client.produce("t", batch_of(b"fine, too"))).base_offset == 1
+
+    run(main())
+
+
+def test_keyed_record_on_a_compacted_topic_is_stored(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", cleanup_policy="compact")
+            client = await opened.connect()
+            for codec in Codec:
+                batch = build([Record(0, 1, b"key", b"value")], codec=codec)
+                assert (await client.produce("t", batch)).error_code == 0
+            mixed = build([Record(0, 1, b"key", b"value"), Record(1, 1, None, b"value")])
+            assert (await client.produce("t", mixed)).error_code == ErrorCode.INVALID_RECORD
+
+    run(main())
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_acks_that_mean_nothing_are_refused(acks: int, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t")
+            client = await opened.connect()
+            stored = await client.produce("t", batch_of(b"a"), acks=acks)
+            assert stored.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+    run(main())
+
+
+def test_one_request_for_many_partitions_is_answered_for_each(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", partitions=2)
+            client = await opened.connect()
+            data = [
+                PartitionProduceData(index=number, records=bytes(batch_of(b"%d" % number)))
+                for number in (0, 1, 2, 0)
+            ]
+            topics = [
+                TopicProduceData(name="t", partition_data=data),
+                TopicProduceData(name="missing", partition_data=data[:1]),
+            ]
+            request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics)
+            answer: ProduceResponse = await client.ask(request, VERSION)
+            told = [
+                (p.index, p.error_code, p.base_offset)
+                for topic in answer.responses
+                for p in topic.partition_responses
+            ]
+            assert told == [(0, 0, 0), (1, 0, 0), (2, 3, -1), (0, 0, 1), (0, 3, -1)]
+
+    run(main())
+
+
+def test_time_of_append_is_told_where_the_log_sets_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", message_timestamp_type="LogAppendTime")
+            client = await opened.connect()
+            for batch in (batch_of(b"a"), idempotent_batch(0), idempotent_batch(1)):
+                stored = await client.produce("t", batch)
+                [*_, last] = read_all(opened.broker.topics.partition("t", 0).log)
+                assert stored.log_append_time_ms == last.timestamp_ms
+            await opened.topic("u")
+            assert (await client.produce("u", batch_of(b"a"))).log_append_time_ms == -1
+
+    run(main())
+
+
+def test_number_written_with_more_bytes_than_it_needs_is_understood(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t")
+            client = await opened.connect()
+            batch = bytes(batch_of(b"a"))
+            before = header(0, VERSION, 1) + b"\0\0\1\0\0\3\xe8" + b"\2\2t\2\0\0\0\0"
+            size = varint(len(batch) + 1)
+            longer = size[:-1] + bytes([size[-1] | 0x80, 0x80, 0])
+            for written in (longer, longer, size, longer):
+                await client.send(framed(before + written + batch + b"\0\0\0"))
+                answer = await client.receive_raw()
+                assert struct.unpack_from(">h", answer, 5 + 1 + 2 + 1 + 4) == (0,)
+            # A request that ends where its records should begin.
+            await client.send(framed(before))
+            assert await client.ended() == b""
+
+    run(main())
+
+
+class Twin:
+    """A connection without a socket, and all that came back."""
+
+    def __init__(self, opened: OpenDoor) -> None:
+        self._opened = opened
+        self._transport, self._connection = DirectTransport.connect(opened.door, "twin")
+
+    async def send(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self._transport.feed(piece)
+        while not self._connection.is_idle:
+            await asyncio.sleep(0.001)
+
+    @property
+    def answers(self) -> list[bytes]:
+        return self._transport.answers
+
+    def logs(self) -> list[bytes]:
+        return [
+            bytes(partition.log.read(0, 1 << 24))
+            for name in ("t", "u", "compacted")
+            for partition in self._opened.broker.topics.get(name).partitions
+            if partition.log.end_offset
+        ]
+
+    def close(self) -> None:
+        self._transport.hang_up()
+
+
+def _random_frame(chance: random.Random, correlation_id: int, ids: dict[str, bytes]) -> bytes:
+    version = chance.choice((3, 5, 7, 7, 8, 9, 9, 9, 11, 12, 13))
+    name = chance.choice(("t", "t", "t", "u", "compacted", "missing"))
+    topic = ids.get(name, bytes(15) + b"\1") if version >= 13 else name
+    batch = chance.choice(
+        (
+            *(batch_of(b"x" * chance.choice((0, 1, 50, 70, 300))),) * 8,
+            _marked(TRANSACTIONAL_BIT),
+            _marked(CONTROL_BIT),
+            _damaged(),
+            bytearray(b"short"),
+            batch_of(b"too large" * 300),
+            idempotent_batch(chance.randrange(3)),
+        )
+    )
+    request = produce_request(
+        topic, batch, partition=chance.choice((0, 0, 0, 1, 2)), acks=chance.choice((1, 1, -1))
+    )
+    more: dict[str, Any] = {}
+    if chance.random() < 0.1:
+        request.unknown_tags = {7: b"seven"}
+    if chance.random() < 0.1:
+        request.topic_data[0].unknown_tags = {3: b""}
+    if chance.random() < 0.1:
+        more["tags"] = b"\1\5\1a"
+    if chance.random() < 0.2:
+        more["client_id"] = "another"
+    return request_frame(request, version, correlation_id, **more)
+
+
+def _cut_up(chance: random.Random, sent: bytes) -> list[bytes]:
+    cuts = sorted(chance.randrange(len(sent)) for _ in range(chance.choice((0, 1, 5))))
+    return [sent[a:b] for a, b in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_remembered_of_a_request_changes_no_answer_and_no_log(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same requests to two brokers, one of which parses every one of them in full."""
+    chance = random.Random(seed)
+    learn = Producing._learn
+    learned = 0
+
+    async def set_up(opened: OpenDoor) -> Twin:
+        monkeypatch.setattr(opened.broker.topics, "_new_id", lambda: next(new_ids))
+        for name, more in (("t", {}), ("u", {}), ("compacted", {"cleanup_policy": "compact"})):
+            await opened.topic(name, partitions=2, max_message_bytes="1500", **more)
+        return Twin(opened)
+
+    async def main() -> None:
+        nonlocal new_ids, learned
+        async with (
+            open_door(tmp_path / "fast") as fast_door,
+            open_door(tmp_path / "slow") as slow_door,
+        ):
+            fast = await set_up(fast_door)
+            new_ids = iter(n.to_bytes(16, "big") for n in range(2, 100))
+            slow = await set_up(slow_door)
+            ids = {t.name: t.topic_id for t in fast_door.broker.topics.all()}
+
+            def learn_or_not(self: Producing, *args: Any) -> Any:
+                nonlocal learned
+                found = learn(self, *args)
+                learned += found is not None
+                return found if self is fast._connection._producing else None
+
+            monkeypatch.setattr(Producing, "_learn", learn_or_not)
+            for first in range(0, 1000, 50):
+                frames: list[bytes] = []
+                while len(frames) < 50:
+                    frame = _random_frame(chance, first + len(frames), ids)
+                    frames += [frame] * chance.choice((1, 1, 5))
+                pieces = _cut_up(chance, b"".join(frames))
+                await fast.send(pieces)
+                await slow.send(pieces)
+                assert fast.answers == slow.answers
+            assert len(fast.answers) >= 1000
+            assert learned > 100
+            assert fast.logs() == slow.logs()
+            fast.close()
+            slow.close()
+            await asyncio.sleep(0)
+
+    new_ids = iter(n.to_bytes(16, "big") for n in range(2, 100))
+    run(main())
