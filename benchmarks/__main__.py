@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from math import isnan, nan
 from typing import Annotated
 
 import typer
@@ -63,7 +64,9 @@ def main(
         print(as_json(results, facts))
     else:
         print_table(results, facts)
-    if strict and any(row.met is False for rows in results.values() for row in rows):
+    rows = [row for some in results.values() for row in some]
+    has_failed = any(isnan(row.figure) for row in rows)
+    if has_failed or (strict and any(row.met is False for row in rows)):
         raise typer.Exit(1)
 
 
@@ -83,7 +86,11 @@ def _run(names: Sequence[str], directory: str, scale: Scale, load: Load) -> dict
         for number, name in enumerate(names, start=1):
             tell = partial(_tell, progress, task, number, name)
             tell("begins", 0)
-            results[name] = SUITE[name](Bench(directory, scale, tell=tell, load=load))
+            try:
+                results[name] = SUITE[name](Bench(directory, scale, tell=tell, load=load))
+            except Exception as error:  # Outer edge of a measure: the others still count.
+                progress.console.print_exception()
+                results[name] = [Row(measure=name, figure=nan, absent=f"it failed: {error!r}")]
     return results
 
 

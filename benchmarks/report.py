@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Any
 
 from rich.console import Console
@@ -63,7 +64,7 @@ def _comparison(row: Row) -> str:
 def _document(row: Row) -> dict[str, Any]:
     return {
         "measure": row.measure,
-        "figure": row.figure,
+        "figure": None if isnan(row.figure) else row.figure,
         "unit": row.unit,
         "compared_with": row.compared_with or None,
         "comparison": row.comparison,

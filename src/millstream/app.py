@@ -33,6 +33,7 @@ from millstream.storage.flusher import Flusher
 # show in the latency of every client.
 _SWITCH_INTERVAL_S = 0.0005
 _OFF = "off"
+_MANY_LINES = 20
 
 Say = Callable[[str], None]
 
@@ -147,7 +148,17 @@ async def _open_door(door: Door) -> str:
 
 
 def _recovery_lines(directory: DataDirectory) -> list[str]:
-    lines = [line for report in directory.reports for line in report.lines()]
+    """What recovery did, log by log unless that would be too many lines to read."""
+    reports = directory.reports
+    lines = [line for report in reports for line in report.lines()]
+    if len(lines) > _MANY_LINES:
+        unclean = [report for report in reports if not report.clean]
+        scanned_bytes = sum(report.scanned_bytes for report in unclean)
+        unclean_logs = f"{len(unclean)} of {len(reports)} logs were not stopped cleanly"
+        lines = [
+            f"{unclean_logs}; scanned {scanned_bytes} bytes",
+            *(line for report in reports for line in report.events()),
+        ]
     return [*directory.take_notes(), *lines]
 
 

@@ -93,14 +93,17 @@ class RecoveryReport:
     def lines(self) -> list[str]:
         """For people: a line for each thing worth knowing; none after an uneventful clean stop."""
         lines = [] if self.clean else [self._summary()]
-        lines += [f"{self.log}: cut a torn tail: {what}" for what in self.torn]
-        lines += [
-            f"{self.log}: set aside what lay behind the cut: {path}" for path in self.set_aside
+        rebuilt = [f"{self.log}: rebuilt {path}" for path in self.rebuilt_indexes]
+        return [*lines, *self.events(), *rebuilt]
+
+    def events(self) -> list[str]:
+        """Of those lines the ones that tell of more than a crash and its routine."""
+        return [
+            *(f"{self.log}: cut a torn tail: {what}" for what in self.torn),
+            *(f"{self.log}: set aside what lay behind the cut: {path}" for path in self.set_aside),
+            *(f"{self.log}: DAMAGE: {damage}" for damage in self.damage),
+            *(f"{self.log}: {note}" for note in self.notes),
         ]
-        lines += [f"{self.log}: DAMAGE: {damage}" for damage in self.damage]
-        lines += [f"{self.log}: rebuilt {path}" for path in self.rebuilt_indexes]
-        lines += [f"{self.log}: {note}" for note in self.notes]
-        return lines
 
     def _summary(self) -> str:
         return (

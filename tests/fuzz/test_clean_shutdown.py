@@ -1,0 +1,93 @@
+"""A broker that is told to stop while clients wait: all are answered or hung up on, soon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from millstream.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.sample_batches import batch_of
+from tests.fakes.wire_client import BlockingClient, fetch_request, fetched, produce_request
+from tests.fuzz.broker_load import create_topic, running_broker
+
+STOP_S = 5.0
+JOIN = JoinGroupRequest(
+    group_id="readers",
+    session_timeout_ms=10_000,
+    rebalance_timeout_ms=60_000,
+    protocol_type="consumer",
+    protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+)
+
+
+def _wait_for_end(broker: BrokerProcess) -> None:
+    process = broker._process
+    assert process is not None
+    assert process.wait(STOP_S) == 0
+
+
+def _drained(client: BlockingClient) -> int:
+    """How many answers come before the end, which is no reset."""
+    count = 0
+    while True:
+        try:
+            client.receive()
+        except ConnectionResetError as error:
+            assert error.errno is None, "it was cut off"
+            return count
+        count += 1
+
+
+def _complaints(broker: BrokerProcess) -> list[str]:
+    return broker.complaints()
+
+
+@pytest.mark.parametrize("again", [(), (signal.SIGTERM,), (signal.SIGINT,)])
+def test_stop_answers_all_who_wait(again: tuple[signal.Signals, ...], tmp_path: Path) -> None:
+    settings = '[groups]\n"group.initial.rebalance.delay.ms" = 60000\n'
+    with running_broker(tmp_path, settings) as broker:
+        create_topic(broker.port, "t")
+        fetching, joining, storing, idle = (BlockingClient(broker.port) for _ in range(4))
+        fetching.begin(fetch_request("t", 100_000, max_wait_ms=60_000), 12)
+        fetching.receive()  # out of range: answered at once
+        fetching.begin(fetch_request("t", 0, max_wait_ms=60_000), 12)
+        joining.begin(JOIN, 3)
+        for n in range(200):
+            storing.begin(produce_request("t2", batch_of(b"%d" % n), acks=-1), 9)
+        os.kill(broker.pid, signal.SIGTERM)
+        for number in again:
+            os.kill(broker.pid, number)
+        assert fetched(fetching.receive()).error_code == 0
+        assert _drained(fetching) == 0
+        assert _drained(joining) <= 1
+        assert _drained(storing) <= 200
+        assert _drained(idle) == 0
+        _wait_for_end(broker)
+        assert _complaints(broker) == []
+
+
+def test_signals_without_end_do_no_harm(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        create_topic(broker.port, "t")
+        client = BlockingClient(broker.port)
+        stored = client.produce("t", batch_of(b"kept"), acks=-1)
+        assert stored.error_code == 0
+        process = broker._process
+        assert process is not None
+        deadline = time.monotonic() + STOP_S
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.0005)
+        assert process.returncode == 0
+        client.close()
+
+        broker.start()
+        again = BlockingClient(broker.port)
+        assert again.fetch("t", 0).records
+        again.close()

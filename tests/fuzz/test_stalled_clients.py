@@ -1,0 +1,91 @@
+"""Clients that stall, against a real broker process: they cost little, and only themselves."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from pathlib import Path
+
+from tests.fakes.sample_batches import batch_of
+from tests.fakes.wire_client import BlockingClient, fetch_request, fetched, header
+from tests.fuzz.broker_load import (
+    MIB,
+    create_topic,
+    own_memory_bytes,
+    produce_median_s,
+    running_broker,
+)
+
+FETCH = 12
+FETCHES = 400
+UNSENT_BYTES = 4 * MIB
+# What the interpreter and the kernel's buffers may add to what is meant to be kept.
+SLACK_BYTES = 24 * MIB
+
+
+def _is_unchanged(with_stalled_s: float, without_s: float) -> bool:
+    """Generous: a machine under load is no failure, a client that waits for another one is."""
+    return with_stalled_s < 5 * without_s + 0.005
+
+
+def test_reader_that_stalls_costs_a_few_mebibytes_and_nobody_else_time(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        create_topic(broker.port, "t")
+        create_topic(broker.port, "other")
+        writer = BlockingClient(broker.port)
+        for _ in range(16):
+            writer.produce("t", batch_of(b"x" * (MIB - 1000)))
+        without_s = produce_median_s(broker.port, "other")
+        before = own_memory_bytes(broker.pid)
+
+        stalled = [BlockingClient(broker.port) for _ in range(4)]
+        request = fetch_request("t", 0, partition_bytes=16 * MIB, max_bytes=16 * MIB)
+        for client in stalled:
+            frames = [client.asked.frame(request, FETCH) for _ in range(FETCHES)]
+            # More than fits in the kernel: the rest of it waits here.
+            threading.Thread(
+                target=client.socket.sendall, args=(b"".join(frames),), daemon=True
+            ).start()
+        with_stalled_s = produce_median_s(broker.port, "other")
+        grown = own_memory_bytes(broker.pid) - before
+        assert grown < len(stalled) * UNSENT_BYTES + SLACK_BYTES, f"{grown / MIB:.0f} MiB"
+        assert _is_unchanged(with_stalled_s, without_s), (with_stalled_s, without_s)
+
+        # Who reads again gets every answer; each of them checks that it is the next one due.
+        for _ in range(FETCHES // 8):
+            assert len(fetched(stalled[0].receive()).records or b"") > 15 * MIB
+        for client in [*stalled, writer]:
+            client.close()
+
+
+def test_announced_requests_cost_what_is_sent_of_them(tmp_path: Path) -> None:
+    limit = 256 * MIB
+    settings = f"[kafka]\nqueued.max.request.bytes = {limit}\n"
+    with running_broker(tmp_path, settings) as broker:
+        create_topic(broker.port, "other")
+        without_s = produce_median_s(broker.port, "other")
+        before = own_memory_bytes(broker.pid)
+        liars = [BlockingClient(broker.port) for _ in range(200)]
+        for liar in liars:
+            liar.socket.sendall(struct.pack(">i", 100 * MIB) + header(0, 9, 1))
+        with_liars_s = produce_median_s(broker.port, "other")
+        grown = own_memory_bytes(broker.pid) - before
+        assert grown < SLACK_BYTES, f"{grown / MIB:.0f} MiB"
+        assert _is_unchanged(with_liars_s, without_s), (with_liars_s, without_s)
+
+        # As much as they like to send: two of them fit in, the others wait.
+        for liar in liars:
+            liar.socket.setblocking(False)
+        for _ in range(400):
+            for liar in liars:
+                try:
+                    liar.socket.send(bytes(MIB))
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    pass  # it took too long
+        grown = own_memory_bytes(broker.pid) - before
+        assert grown < limit + SLACK_BYTES, f"{grown / MIB:.0f} MiB"
+        assert produce_median_s(broker.port, "other", times=20) < 1
+        for liar in liars:
+            liar.close()

@@ -1,0 +1,253 @@
+"""Clients that ask for more than they take, or announce more than they send."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from pathlib import Path
+
+import pytest
+
+from millstream.gateways.kafka.connection import Connection
+from millstream.protocol.messages.api_versions import ApiVersionsRequest
+from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.sample_batches import batch_of
+from tests.fakes.wire_client import (
+    WireClient,
+    fetch_request,
+    fetched,
+    header,
+    produce_request,
+    produced,
+)
+
+MIB = 1 << 20
+PRODUCE, FETCH = 9, 12
+BIG = 40 * MIB
+
+
+async def _only_connection(opened: OpenDoor) -> Connection:
+    while len(opened.door.connections) != 1:
+        await asyncio.sleep(0.001)
+    [connection] = opened.door.connections
+    return connection
+
+
+async def _filled(opened: OpenDoor) -> None:
+    """A topic with a batch that takes its time to be sent."""
+    await opened.topic("t")
+    writer = await opened.connect()
+    assert (await writer.produce("t", batch_of(b"x" * (MIB - 1000)))).error_code == 0
+    await writer.close()
+    while opened.door.connections:
+        await asyncio.sleep(0.001)
+
+
+def test_client_that_takes_no_answers_is_not_read_until_it_does(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, unsent_max_bytes=MIB) as opened:
+            await _filled(opened)
+            stalled = await opened.connect()
+            connection = await _only_connection(opened)
+            frames = [stalled.asked.frame(fetch_request("t", 0), FETCH) for _ in range(100)]
+            sending = asyncio.get_running_loop().create_task(stalled.send(b"".join(frames)))
+            while connection._is_reading:
+                await asyncio.sleep(0.001)
+            unsent_bytes = connection._transport.get_write_buffer_size()
+            assert MIB < unsent_bytes < 3 * MIB, "the limit, and one answer over it"
+
+            other = await opened.connect()
+            for n in range(20):
+                assert (await other.produce("t", batch_of(b"y"))).base_offset == n + 1
+            assert connection._transport.get_write_buffer_size() < 3 * MIB
+
+            # Each answer checks that it is the one that is due.
+            for _ in range(100):
+                assert len(fetched(await stalled.receive()).records or b"") >= MIB - 1000
+            await sending
+            assert connection._is_reading
+
+    run(main())
+
+
+def test_client_with_too_many_unanswered_requests_is_not_read(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, pipelined_max_requests=10) as opened:
+            await opened.topic("t")
+            client, other = await opened.connect(), await opened.connect()
+            for _ in range(50):
+                await client.begin(fetch_request("t", 0, max_wait_ms=60_000), FETCH)
+            [partition] = opened.broker.topics.get("t").partitions
+            while len(partition.waiters) < 10:
+                await asyncio.sleep(0.001)
+            await other.ask(ApiVersionsRequest(), 3)
+            assert len(partition.waiters) == 10, "no more than allowed are begun"
+            await other.produce("t", batch_of(b"a"))
+            for _ in range(50):
+                assert fetched(await client.receive()).records
+
+    run(main())
+
+
+def test_requests_that_wait_count_by_their_size(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, unsent_max_bytes=10_000) as opened:
+            await opened.topic("t")
+            client, other = await opened.connect(), await opened.connect()
+            # The same partition a hundred times over.
+            request = fetch_request("t", 0, partitions=(0,) * 100, max_wait_ms=60_000)
+            size = len(client.asked.frame(request, FETCH, answered=False))
+            for _ in range(50):
+                await client.begin(request, FETCH)
+            [partition] = opened.broker.topics.get("t").partitions
+            while not partition.waiters:
+                await asyncio.sleep(0.001)
+            await other.ask(ApiVersionsRequest(), 3)
+            assert len(partition.waiters) * (size - 4) <= 10_000 + size
+            await other.produce("t", batch_of(b"a"))
+            for _ in range(50):
+                await client.receive()
+
+    run(main())
+
+
+async def _announce(client: WireClient, size: int = BIG) -> None:
+    """The first bytes of a large produce request."""
+    await client.send(struct.pack(">i", size) + header(0, PRODUCE, 1))
+
+
+def test_announced_requests_get_no_more_memory_than_there_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, buffered_max_bytes=100 * MIB) as opened:
+            await opened.topic("t")
+            liars = [await opened.connect() for _ in range(40)]
+            for liar in liars:
+                await _announce(liar)
+            while len(opened.door.pool._line) < 38:
+                await asyncio.sleep(0.001)
+            assert sum(each._own_bytes for each in opened.door.pool.holders) <= 100 * MIB
+
+            # Small requests go on, in pieces, too.
+            other = await opened.connect()
+            for _ in range(5):
+                frame = other.asked.frame(produce_request("t", batch_of(b"a")), PRODUCE)
+                await other.send(frame[:50])
+                await asyncio.sleep(0.002)
+                await other.send(frame[50:])
+                assert produced(await other.receive()).error_code == 0
+
+            for liar in liars:
+                await liar.close()
+            while len(opened.door.connections) > 1:
+                await asyncio.sleep(0.001)
+            assert not opened.door.pool.is_tight
+            assert opened.door.pool.take(99 * MIB), "all memory was given back"
+
+    run(main())
+
+
+def test_connection_that_waits_goes_on_when_memory_is_given_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, buffered_max_bytes=2 * MIB) as opened:
+            await opened.topic("t", max_message_bytes=str(4 * MIB))
+            batch = batch_of(b"x" * (3 * MIB // 2))
+            first, second = await opened.connect(), await opened.connect()
+            frames = [
+                client.asked.frame(produce_request("t", batch), PRODUCE)
+                for client in (first, second)
+            ]
+            await first.send(frames[0][:MIB])
+            while not opened.door.pool.holders:
+                await asyncio.sleep(0.001)
+            sending = asyncio.get_running_loop().create_task(second.send(frames[1]))
+            while not opened.door.pool.is_tight:
+                await asyncio.sleep(0.001)
+            await first.send(frames[0][MIB:])
+            assert produced(await first.receive()).base_offset == 0
+            await sending
+            assert produced(await second.receive()).base_offset == 1
+
+    run(main())
+
+
+def test_slow_request_gives_way_when_others_wait_for_its_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with open_door(
+            tmp_path, buffered_max_bytes=2 * MIB, receive_max_ms=100
+        ) as opened:
+            await opened.topic("t", max_message_bytes=str(4 * MIB))
+            slow, honest = await opened.connect(), await opened.connect()
+            await _announce(slow, 3 * MIB // 2)
+            while not opened.door.pool.holders:
+                await asyncio.sleep(0.001)
+            # It sends, now and then, but its request does not get done.
+            await asyncio.sleep(0.15)
+            await slow.send(b"\0")
+            stored = await honest.produce("t", batch_of(b"x" * (3 * MIB // 2)))
+            assert stored.error_code == 0
+            assert await slow.ended() == b""
+            [said] = [r.getMessage() for r in caplog.records if "memory for requests" in r.msg]
+            assert said.startswith("kafka: 127.0.0.1:")
+
+    run(main())
+
+
+def test_slow_request_is_left_alone_while_nobody_waits(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, receive_max_ms=100) as opened:
+            await opened.topic("t")
+            client = await opened.connect()
+            frame = client.asked.frame(produce_request("t", batch_of(b"x" * 1000)), PRODUCE)
+            await client.send(frame[:-1])
+            connection = await _only_connection(opened)
+            while not connection._buffer.is_hoarding:
+                await asyncio.sleep(0.001)
+            later_ms = opened.broker.clock.now_ms() + 60_000
+            opened.door.look(later_ms)
+            assert not opened.door.pool.is_tight
+            await client.send(frame[-1:])
+            assert produced(await client.receive()).error_code == 0
+
+    run(main())
+
+
+def test_closing_door_begins_no_more_requests(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, pipelined_max_requests=2) as opened:
+            await opened.topic("t")
+            client = await opened.connect()
+            for _ in range(5):
+                await client.begin(fetch_request("t", 0, max_wait_ms=60_000), FETCH)
+            [partition] = opened.broker.topics.get("t").partitions
+            while len(partition.waiters) < 2:
+                await asyncio.sleep(0.001)
+            await opened.door.close()
+            # Those that waited are answered with what there is; those behind are not begun.
+            for _ in range(2):
+                assert fetched(await client.receive()).error_code == 0
+            assert await client.ended() == b""
+            assert not partition.waiters
+
+    run(main())
+
+
+def test_client_that_never_takes_its_last_answers_is_let_go(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, unsent_max_bytes=MIB) as opened:
+            await _filled(opened)
+            stalled = await opened.connect()
+            connection = await _only_connection(opened)
+            for _ in range(20):
+                await stalled.send(stalled.asked.frame(fetch_request("t", 0), FETCH))
+            while connection._is_reading:
+                await asyncio.sleep(0.001)
+            now_ms = opened.broker.clock.now_ms()
+            opened.door.look(now_ms + 6000)
+            assert opened.door.connections, "it may be slow"
+            opened.door.look(now_ms + 700_000)
+            while opened.door.connections:
+                await asyncio.sleep(0.001)
+
+    run(main())
