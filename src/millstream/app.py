@@ -8,7 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import uvloop
 
@@ -33,6 +33,7 @@ from millstream.storage.flusher import Flusher
 # show in the latency of every client.
 _SWITCH_INTERVAL_S = 0.0005
 _OFF = "off"
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _MANY_LINES = 20
 
 Say = Callable[[str], None]
@@ -43,12 +44,22 @@ def run(settings: Settings, *, say: Say) -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
     uvloop.run(_serve(os.path.abspath(settings.storage.data_dir), settings, say))
+    for signal_number in _STOP_SIGNALS:
+        signal.signal(signal_number, signal.SIG_IGN)
 
 
 async def _serve(path: str, settings: Settings, say: Say) -> None:
     stop = asyncio.Event()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_number, stop.set)
+    loop = asyncio.get_running_loop()
+
+    def stop_soon(*_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(stop.set)
+
+    # Not the loop's own handlers: it would forget them while it closes, and then a second signal
+    # would kill a broker that has almost stopped well.
+    for signal_number in _STOP_SIGNALS:
+        signal.signal(signal_number, stop_soon)
     say(f"millstream {__version__}")
     say(f"opening {path}")
     async with _broker(path, settings, say) as (broker, housekeeping):

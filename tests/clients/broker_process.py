@@ -18,7 +18,7 @@ from typing import Self
 
 ROOT = Path(__file__).parents[2]
 READY_S = 30.0
-STOP_S = 20.0
+STOP_S = 10.0
 # Ports that the system never gives to an outgoing connection. A client that tries again and again
 # to reach a broker that is down could otherwise be given the broker's port, and reach itself.
 FIXED_PORTS = range(20_000, 32_000)

@@ -21,7 +21,10 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Message(NamedTuple):
-    """A record, as it is to be sent or as it was read."""
+    """A record, as it is to be sent or as it was read.
+
+    For a partition of -1 the client chooses one, for a timestamp of 0 it takes the time.
+    """
 
     topic: str
     value: bytes | None = None
@@ -50,7 +53,7 @@ class Refused(Exception):
 
 class Producer(Protocol):
     def send(self, message: Message) -> None:
-        """Queue a record; a timestamp of 0 is left to the client."""
+        """Queue a record."""
 
     def flush(self) -> list[int]:
         """Wait for all that was sent since the last time; the offsets in that order.
@@ -189,6 +192,18 @@ def read(consumer: Pollable, count: int) -> list[Message]:
 
     eventually(is_enough, f"{count} records")
     assert len(found) == count
+    return found
+
+
+def read_to(consumer: Pollable, offset: int) -> list[Message]:
+    """Records of one partition up to an offset, however many that is."""
+    found: list[Message] = []
+
+    def is_there() -> bool:
+        found.extend(consumer.poll())
+        return bool(found) and found[-1].offset >= offset
+
+    eventually(is_there, f"the record at offset {offset}")
     return found
 
 

@@ -220,6 +220,7 @@ class Confluent:
         fetch_max_bytes: int = 50 * 1024**2,
         cooperative: bool = False,
         protocol: str = "classic",
+        remote_assignor: str = "uniform",
     ) -> ConfluentConsumer:
         config: dict[str, Any] = {
             "bootstrap.servers": address,
@@ -232,6 +233,7 @@ class Confluent:
             "fetch.message.max.bytes": min(fetch_max_bytes, 1024**2),
             "message.max.bytes": min(fetch_max_bytes, 1_000_000),
             "fetch.wait.max.ms": 100,
+            "check.crcs": True,
             "topic.metadata.refresh.interval.ms": 500,
             **_QUIET,
         }
@@ -239,6 +241,7 @@ class Confluent:
             config["group.instance.id"] = instance
         if protocol == "consumer":
             config["group.protocol"] = "consumer"
+            config["group.remote.assignor"] = remote_assignor
         else:
             config["session.timeout.ms"] = session_ms
             config["heartbeat.interval.ms"] = min(200, session_ms // 3)

@@ -34,7 +34,7 @@ class LocalMember:
         self._consumer.subscribe([topic])
         self._is_closing = False
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def poll(self) -> None:
@@ -83,7 +83,7 @@ class RemoteMember:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._thread = threading.Thread(target=self._listen)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def poll(self) -> None:

@@ -32,7 +32,7 @@ class KafkaPythonProducer:
             value=message.value,
             key=message.key,
             headers=list(message.headers) or None,
-            partition=message.partition,
+            partition=message.partition if message.partition >= 0 else None,
             timestamp_ms=message.timestamp_ms or None,
         )
         self._sent.append(future)

@@ -33,7 +33,7 @@ class RemoteProducer:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._thread = threading.Thread(target=self._listen)
+        self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_kinds import COOPERATIVE, FENCED, with_clients
 from tests.clients.client_shape import Client, Committed, Refused, eventually, produce, read
 from tests.clients.client_shape import Message as Record
+from tests.clients.conftest import StartBroker
 from tests.clients.group_member import (
     LocalMember,
     Member,
@@ -77,6 +78,14 @@ class Cast:
 @pytest.fixture
 def cast(broker: BrokerProcess, client: Client, name: str) -> Iterator[Cast]:
     found = Cast(client, broker, name)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def own_cast(start_broker: StartBroker, client: Client, name: str) -> Iterator[Cast]:
+    """On a broker that can be killed."""
+    found = Cast(client, start_broker(), name)
     yield found
     found.close()
 
@@ -150,6 +159,20 @@ def test_cooperative_members_keep_what_they_have(cast: Cast) -> None:
 def _finished(member: RemoteMember) -> bool:
     member.poll()
     return member.committed == dict.fromkeys(member.assigned, 2 * EACH)
+
+
+@with_clients()
+def test_member_that_dies_with_the_broker_is_missed_after_its_session(own_cast: Cast) -> None:
+    first = own_cast.local()
+    doomed = own_cast.remote("--session-ms", str(SHORT_SESSION_MS))
+    settle([first, doomed], [3, 3], partitions=PARTITIONS)
+    own_cast.broker.kill()
+    doomed.kill()
+    own_cast.broker.start()
+    settle([first], [6], partitions=PARTITIONS)
+    own_cast.produce()
+    work_off([first], 0, ROUND)
+    assert Counter(first.read) == offsets(0, 1)
 
 
 @with_clients()

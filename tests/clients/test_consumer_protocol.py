@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.client_shape import Committed, Message, eventually, produce, read
+from tests.clients.client_shape import Committed, Message, Refused, eventually, produce, read
 from tests.clients.confluent_client import Confluent, ConfluentAdmin
 from tests.clients.conftest import StartBroker
 from tests.clients.group_member import (
@@ -26,6 +26,9 @@ EACH = 20
 ROUND = PARTITIONS * EACH
 CLIENT = Confluent()
 SESSION_MS = 6000
+UNSUPPORTED_ASSIGNOR = 112
+# librdkafka's own code for an error after which a client is of no more use.
+FATAL = -150
 
 
 class Cast:
@@ -39,13 +42,20 @@ class Cast:
         self._local: list[LocalMember] = []
         self._remote: list[RemoteMember] = []
 
-    def local(self, *, protocol: str = "consumer", instance: str | None = None) -> LocalMember:
+    def local(
+        self,
+        *,
+        protocol: str = "consumer",
+        instance: str | None = None,
+        remote_assignor: str = "uniform",
+    ) -> LocalMember:
         consumer = CLIENT.consumer(
             self.broker.address,
             group=self.name,
             protocol=protocol,
             instance=instance,
             session_ms=SESSION_MS,
+            remote_assignor=remote_assignor,
         )
         member = LocalMember(consumer, self.name)
         self._local.append(member)
@@ -70,6 +80,10 @@ class Cast:
     def committed(self) -> dict[int, int]:
         found = self.admin.group_offsets(self.name)
         return {partition: offset for (_, partition), offset in found.items()}
+
+    def forget(self, member: LocalMember) -> None:
+        """It has ended by itself, as it should."""
+        self._local.remove(member)
 
     def close(self) -> None:
         for doomed in self._remote:
@@ -128,6 +142,23 @@ def test_join_leave_and_death_lose_and_repeat_nothing(cast: Cast) -> None:
     cast.produce()
     work_off([first, second], 2 * ROUND, ROUND)
     assert Counter(all_read([first, second])) == rounds(3)
+
+
+def test_range_assignor_gives_neighbours(cast: Cast) -> None:
+    members = [cast.local(remote_assignor="range") for _ in range(2)]
+    settle(members, [3, 3], partitions=PARTITIONS)
+    assert {frozenset(each.assigned) for each in members} == {
+        frozenset({0, 1, 2}),
+        frozenset({3, 4, 5}),
+    }
+
+
+def test_unknown_assignor_is_refused(cast: Cast) -> None:
+    member = cast.local(remote_assignor="by-the-moon")
+    with pytest.raises(Refused) as refused:
+        settle([member], [6], partitions=PARTITIONS)
+    assert refused.value.code in {UNSUPPORTED_ASSIGNOR, FATAL}
+    cast.forget(member)
 
 
 def test_members_keep_what_they_have_when_others_come(cast: Cast) -> None:

@@ -97,11 +97,11 @@ def test_offset_that_is_gone_is_reset_as_the_client_asks(
     if reset == "earliest":
         assert numbers(read(consumer, 10)) == list(range(10, 20))
     else:
-        # The first record that comes after the reset tells where it went.
+        # Where the reset went is told by the first record that comes after it.
         found: list[Message] = []
 
         def is_there() -> bool:
-            produce(client, broker.address, [Message(name, b"20")])
+            produce(client, broker.address, [Message(name, b"new")])
             found.extend(consumer.poll())
             return bool(found)
 

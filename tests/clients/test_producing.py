@@ -157,6 +157,24 @@ def test_records_of_many_partitions_keep_their_order(
 
 
 @with_clients()
+def test_records_of_one_key_share_a_partition(
+    broker: BrokerProcess, client: Client, name: str
+) -> None:
+    admin = client.admin(broker.address)
+    admin.create(name, partitions=4)
+    admin.close()
+    sent = [Message(name, b"%d" % n, b"key-%d" % (n % 20), partition=-1) for n in range(200)]
+    produce(client, broker.address, sent)
+    found = read_all(client, broker.address, dict.fromkeys([(name, p) for p in range(4)], 0))
+    homes = {(each.key, each.partition) for each in found}
+    assert len(homes) == 20
+    assert {partition for _, partition in homes} == {0, 1, 2, 3}
+    for key in {each.key for each in sent}:
+        mine = [each.value for each in found if each.key == key]
+        assert mine == [each.value for each in sent if each.key == key]
+
+
+@with_clients()
 def test_idempotent_producer_is_known_in_what_is_stored(
     broker: BrokerProcess, client: Client, name: str
 ) -> None:

@@ -15,7 +15,7 @@ from tests.clients.stored_batches import records_in
 
 PARTITIONS = 3
 KILLS = 3
-EACH = 200
+EACH = 100
 
 
 @with_clients()
@@ -28,21 +28,18 @@ def test_idempotent_producer_outlives_kills_of_the_broker(
     admin.close()
     producer = client.producer(broker.address, idempotent=True)
     offsets: list[int] = []
-    number = 0
-    for kill in range(KILLS + 1):
-        for _ in range(EACH * PARTITIONS):
-            producer.send(
-                Message(name, b"%d" % (number // PARTITIONS), partition=number % PARTITIONS)
-            )
-            number += 1
-        if kill < KILLS:
-            # Some of these records are on the disk, some on their way, some not yet sent.
-            broker.kill_and_restart()
-        offsets += producer.flush()
+    for number in range(2 * KILLS * EACH):
+        for partition in range(PARTITIONS):
+            producer.send(Message(name, b"%d" % number, partition=partition))
+        if number % EACH == EACH - 1:
+            if number // EACH % 2:
+                # Some of these records are on the disk, some on their way, some not yet sent.
+                broker.kill_and_restart()
+            offsets += producer.flush()
     producer.close()
     for partition in range(PARTITIONS):
         stored = list(records_in(broker.segments(name, partition)))
-        assert [int(record.value or b"") for record in stored] == list(range(EACH * (KILLS + 1)))
+        assert [int(record.value or b"") for record in stored] == list(range(2 * KILLS * EACH))
         assert offsets[partition::PARTITIONS] == [record.offset for record in stored]
 
 

@@ -20,7 +20,7 @@ class DirectTransport(asyncio.Transport):
         self._unchecked = bytearray()
         self.answers: list[bytes] = []
         self.is_closed = False
-        self.is_reading = True
+        self.takes_input = True
 
     @classmethod
     def connect(cls, door: Door, name: str) -> tuple[DirectTransport, Connection]:
@@ -33,7 +33,7 @@ class DirectTransport(asyncio.Transport):
         """Receive, in as many reads as the connection has room for."""
         assert self._protocol is not None
         position = 0
-        while position < len(data) and self.is_reading and not self.is_closed:
+        while position < len(data) and self.takes_input and not self.is_closed:
             space = self._protocol.get_buffer(-1)
             assert len(space) > 0, "there is no room to receive into"
             count = min(len(space), len(data) - position)
@@ -61,12 +61,12 @@ class DirectTransport(asyncio.Transport):
         self.write(b"".join(parts))
 
     def pause_reading(self) -> None:
-        assert self.is_reading
-        self.is_reading = False
+        assert self.takes_input
+        self.takes_input = False
 
     def resume_reading(self) -> None:
-        assert not self.is_reading
-        self.is_reading = True
+        assert not self.takes_input
+        self.takes_input = True
 
     def close(self) -> None:
         self.abort()

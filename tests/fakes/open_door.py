@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from millstream.settings.loader import Settings
 from tests.fakes.wire_client import WireClient
 
 _Result = TypeVar("_Result")
+Runner = Callable[[Coroutine[Any, Any, None]], None]
 
 TIMEOUT_S = 60.0
 
@@ -74,6 +75,20 @@ async def open_door(
             await door.close()
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something has happened."""
+    for _ in range(60_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen")
+
+
 def run(main: Coroutine[Any, Any, _Result], *, timeout_s: float = TIMEOUT_S) -> _Result:
     """Run on the event loop that the broker uses, for a bounded time."""
     return uvloop.run(asyncio.wait_for(main, timeout_s))
+
+
+def run_plainly(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run on the event loop that Python comes with."""
+    return asyncio.run(asyncio.wait_for(main, TIMEOUT_S))

@@ -223,7 +223,7 @@ class BlockingClient:
         while len(received) < size:
             chunk = self.socket.recv(min(size - len(received), 1 << 20))
             if not chunk:
-                raise ConnectionResetError("the broker hung up")
+                raise EOFError("the broker hung up")
             received += chunk
         return bytes(received)
 

@@ -6,7 +6,7 @@ import resource
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from millstream.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -26,6 +26,12 @@ def running_broker(home: Path, settings: str = "") -> Iterator[BrokerProcess]:
     finally:
         if broker.is_running:
             broker.stop()
+
+
+@contextmanager
+def clients(port: int, count: int) -> Iterator[list[BlockingClient]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(BlockingClient(port))) for _ in range(count)]
 
 
 def create_topic(port: int, name: str) -> None:

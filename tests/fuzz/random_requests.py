@@ -1,4 +1,4 @@
-"""Random requests of every API and version, well formed and about things that exist now and then."""
+"""Random requests of every API and version: well formed, and now and then about what exists."""
 
 from __future__ import annotations
 

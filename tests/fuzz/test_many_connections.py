@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.fakes.sample_batches import batch_of
-from tests.fakes.wire_client import BlockingClient, produce_request, produced
-from tests.fuzz.broker_load import MIB, create_topic, many_files, own_memory_bytes, running_broker
+from tests.fakes.wire_client import produce_request, produced
+from tests.fuzz.broker_load import (
+    MIB,
+    clients,
+    create_topic,
+    many_files,
+    own_memory_bytes,
+    running_broker,
+)
 
 IDLE, BUSY, ROUNDS = 5000, 100, 20
 IDLE_CONNECTION_BYTES = 8 * 1024
@@ -17,11 +24,13 @@ IDLE_CONNECTION_BYTES = 8 * 1024
 def test_many_idle_connections_leave_the_busy_ones_alone(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    with many_files(), running_broker(tmp_path) as broker:
+    with ExitStack() as stack:
+        stack.enter_context(many_files())
+        broker = stack.enter_context(running_broker(tmp_path))
         create_topic(broker.port, "t")
         before = own_memory_bytes(broker.pid)
-        idle = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(IDLE)]
-        busy = [BlockingClient(broker.port) for _ in range(BUSY)]
+        idle = stack.enter_context(clients(broker.port, IDLE))
+        busy = stack.enter_context(clients(broker.port, BUSY))
         # One after the other: when the last is served, all others were accepted.
         assert busy[-1].produce("t", batch_of(b"first")).base_offset == 0
         each_bytes = (own_memory_bytes(broker.pid) - before) / (IDLE + BUSY)
@@ -41,8 +50,6 @@ def test_many_idle_connections_leave_the_busy_ones_alone(
         assert offsets == set(range(1, ROUNDS * BUSY + 1))
         assert own_memory_bytes(broker.pid) - before < IDLE * IDLE_CONNECTION_BYTES + 16 * MIB
 
-        for each in [*idle, *(client.socket for client in busy)]:
-            each.close()
-        last = BlockingClient(broker.port)
-        assert last.produce("t", batch_of(b"last")).error_code == 0
-        last.close()
+        for client in idle:
+            client.close()
+        assert busy[0].produce("t", batch_of(b"last")).error_code == 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-import threading
 from pathlib import Path
 
 from tests.fakes.sample_batches import batch_of
-from tests.fakes.wire_client import BlockingClient, fetch_request, fetched, header
+from tests.fakes.wire_client import fetch_request, fetched, header
 from tests.fuzz.broker_load import (
     MIB,
+    clients,
     create_topic,
     own_memory_bytes,
     produce_median_s,
@@ -29,23 +29,19 @@ def _is_unchanged(with_stalled_s: float, without_s: float) -> bool:
 
 
 def test_reader_that_stalls_costs_a_few_mebibytes_and_nobody_else_time(tmp_path: Path) -> None:
-    with running_broker(tmp_path) as broker:
+    with running_broker(tmp_path) as broker, clients(broker.port, 5) as [writer, *stalled]:
         create_topic(broker.port, "t")
         create_topic(broker.port, "other")
-        writer = BlockingClient(broker.port)
         for _ in range(16):
             writer.produce("t", batch_of(b"x" * (MIB - 1000)))
         without_s = produce_median_s(broker.port, "other")
         before = own_memory_bytes(broker.pid)
 
-        stalled = [BlockingClient(broker.port) for _ in range(4)]
         request = fetch_request("t", 0, partition_bytes=16 * MIB, max_bytes=16 * MIB)
         for client in stalled:
-            frames = [client.asked.frame(request, FETCH) for _ in range(FETCHES)]
-            # More than fits in the kernel: the rest of it waits here.
-            threading.Thread(
-                target=client.socket.sendall, args=(b"".join(frames),), daemon=True
-            ).start()
+            client.socket.sendall(
+                b"".join(client.asked.frame(request, FETCH) for _ in range(FETCHES))
+            )
         with_stalled_s = produce_median_s(broker.port, "other")
         grown = own_memory_bytes(broker.pid) - before
         assert grown < len(stalled) * UNSENT_BYTES + SLACK_BYTES, f"{grown / MIB:.0f} MiB"
@@ -54,18 +50,15 @@ def test_reader_that_stalls_costs_a_few_mebibytes_and_nobody_else_time(tmp_path:
         # Who reads again gets every answer; each of them checks that it is the next one due.
         for _ in range(FETCHES // 8):
             assert len(fetched(stalled[0].receive()).records or b"") > 15 * MIB
-        for client in [*stalled, writer]:
-            client.close()
 
 
 def test_announced_requests_cost_what_is_sent_of_them(tmp_path: Path) -> None:
     limit = 256 * MIB
     settings = f"[kafka]\nqueued.max.request.bytes = {limit}\n"
-    with running_broker(tmp_path, settings) as broker:
+    with running_broker(tmp_path, settings) as broker, clients(broker.port, 200) as liars:
         create_topic(broker.port, "other")
         without_s = produce_median_s(broker.port, "other")
         before = own_memory_bytes(broker.pid)
-        liars = [BlockingClient(broker.port) for _ in range(200)]
         for liar in liars:
             liar.socket.sendall(struct.pack(">i", 100 * MIB) + header(0, 9, 1))
         with_liars_s = produce_median_s(broker.port, "other")
@@ -75,7 +68,7 @@ def test_announced_requests_cost_what_is_sent_of_them(tmp_path: Path) -> None:
 
         # As much as they like to send: two of them fit in, the others wait.
         for liar in liars:
-            liar.socket.setblocking(False)
+            liar.socket.settimeout(0)
         for _ in range(400):
             for liar in liars:
                 try:
@@ -87,5 +80,3 @@ def test_announced_requests_cost_what_is_sent_of_them(tmp_path: Path) -> None:
         grown = own_memory_bytes(broker.pid) - before
         assert grown < limit + SLACK_BYTES, f"{grown / MIB:.0f} MiB"
         assert produce_median_s(broker.port, "other", times=20) < 1
-        for liar in liars:
-            liar.close()

@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from millstream.errors import MalformedMessage
 from millstream.protocol.primitives import UNREADABLE, read_varint, varint
 
+MOST_PLACES = 100_000
+"""Topics and partitions in one request. Each takes a few bytes, and many times that in memory."""
+
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -37,7 +40,14 @@ def read_count(view: memoryview, position: int, *, flexible: bool) -> tuple[int,
         position += 4
     if not -1 <= count <= len(view) - position:
         raise MalformedMessage(f"an array of {count} in {len(view) - position} bytes")
+    check_places(count)
     return max(count, 0), position
+
+
+def check_places(count: int) -> None:
+    """Raise MalformedMessage for a request that names more places than anyone needs."""
+    if count > MOST_PLACES:
+        raise MalformedMessage(f"more than {MOST_PLACES} topics and partitions")
 
 
 def read_string(view: memoryview, position: int, *, flexible: bool) -> tuple[str | None, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.errors import InvalidSetting
 from millstream.settings.declaration import check, setting
 from millstream.settings.domain import INT_MAX, LONG_MAX, Address, Whole
 
@@ -83,3 +84,9 @@ class KafkaSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.buffered_max_bytes < self.request_max_bytes:
+            raise InvalidSetting(
+                name="queued.max.request.bytes",
+                value=self.buffered_max_bytes,
+                expected=f"at least socket.request.max.bytes, which is {self.request_max_bytes}",
+            )

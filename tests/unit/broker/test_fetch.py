@@ -37,9 +37,7 @@ def partitions() -> list[Partition]:
     return _partitions()
 
 
-def wanted(
-    partitions: list[Partition], offset: int = 0, max_bytes: int = 1 << 20
-) -> list[Wanted]:
+def wanted(partitions: list[Partition], offset: int = 0, max_bytes: int = 1 << 20) -> list[Wanted]:
     return [Wanted(p.number, p, offset, max_bytes) for p in partitions]
 
 

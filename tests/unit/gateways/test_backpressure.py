@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from millstream.errors import InvalidSetting
 from millstream.gateways.kafka.connection import Connection
 from millstream.protocol.messages.api_versions import ApiVersionsRequest
-from tests.fakes.open_door import OpenDoor, open_door, run
+from millstream.settings.kafka import KafkaSettings
+from tests.fakes.open_door import OpenDoor, Runner, open_door, run, run_plainly, until
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import (
     WireClient,
@@ -27,8 +30,7 @@ BIG = 40 * MIB
 
 
 async def _only_connection(opened: OpenDoor) -> Connection:
-    while len(opened.door.connections) != 1:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(opened.door.connections) == 1)
     [connection] = opened.door.connections
     return connection
 
@@ -39,11 +41,13 @@ async def _filled(opened: OpenDoor) -> None:
     writer = await opened.connect()
     assert (await writer.produce("t", batch_of(b"x" * (MIB - 1000)))).error_code == 0
     await writer.close()
-    while opened.door.connections:
-        await asyncio.sleep(0.001)
+    await until(lambda: not opened.door.connections)
 
 
-def test_client_that_takes_no_answers_is_not_read_until_it_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("on_loop", [run, run_plainly])
+def test_client_that_takes_no_answers_is_not_read_until_it_does(
+    on_loop: Runner, tmp_path: Path
+) -> None:
     async def main() -> None:
         async with open_door(tmp_path, unsent_max_bytes=MIB) as opened:
             await _filled(opened)
@@ -51,8 +55,7 @@ def test_client_that_takes_no_answers_is_not_read_until_it_does(tmp_path: Path) 
             connection = await _only_connection(opened)
             frames = [stalled.asked.frame(fetch_request("t", 0), FETCH) for _ in range(100)]
             sending = asyncio.get_running_loop().create_task(stalled.send(b"".join(frames)))
-            while connection._is_reading:
-                await asyncio.sleep(0.001)
+            await until(lambda: not connection._is_reading)
             unsent_bytes = connection._transport.get_write_buffer_size()
             assert MIB < unsent_bytes < 3 * MIB, "the limit, and one answer over it"
 
@@ -67,7 +70,7 @@ def test_client_that_takes_no_answers_is_not_read_until_it_does(tmp_path: Path) 
             await sending
             assert connection._is_reading
 
-    run(main())
+    on_loop(main())
 
 
 def test_client_with_too_many_unanswered_requests_is_not_read(tmp_path: Path) -> None:
@@ -78,8 +81,7 @@ def test_client_with_too_many_unanswered_requests_is_not_read(tmp_path: Path) ->
             for _ in range(50):
                 await client.begin(fetch_request("t", 0, max_wait_ms=60_000), FETCH)
             [partition] = opened.broker.topics.get("t").partitions
-            while len(partition.waiters) < 10:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(partition.waiters) >= 10)
             await other.ask(ApiVersionsRequest(), 3)
             assert len(partition.waiters) == 10, "no more than allowed are begun"
             await other.produce("t", batch_of(b"a"))
@@ -100,8 +102,7 @@ def test_requests_that_wait_count_by_their_size(tmp_path: Path) -> None:
             for _ in range(50):
                 await client.begin(request, FETCH)
             [partition] = opened.broker.topics.get("t").partitions
-            while not partition.waiters:
-                await asyncio.sleep(0.001)
+            await until(lambda: partition.waiters)
             await other.ask(ApiVersionsRequest(), 3)
             assert len(partition.waiters) * (size - 4) <= 10_000 + size
             await other.produce("t", batch_of(b"a"))
@@ -118,13 +119,14 @@ async def _announce(client: WireClient, size: int = BIG) -> None:
 
 def test_announced_requests_get_no_more_memory_than_there_is(tmp_path: Path) -> None:
     async def main() -> None:
-        async with open_door(tmp_path, buffered_max_bytes=100 * MIB) as opened:
+        async with open_door(
+            tmp_path, request_max_bytes=50 * MIB, buffered_max_bytes=100 * MIB
+        ) as opened:
             await opened.topic("t")
             liars = [await opened.connect() for _ in range(40)]
             for liar in liars:
                 await _announce(liar)
-            while len(opened.door.pool._line) < 38:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(opened.door.pool._line) >= 38)
             assert sum(each._own_bytes for each in opened.door.pool.holders) <= 100 * MIB
 
             # Small requests go on, in pieces, too.
@@ -138,8 +140,7 @@ def test_announced_requests_get_no_more_memory_than_there_is(tmp_path: Path) -> 
 
             for liar in liars:
                 await liar.close()
-            while len(opened.door.connections) > 1:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(opened.door.connections) <= 1)
             assert not opened.door.pool.is_tight
             assert opened.door.pool.take(99 * MIB), "all memory was given back"
 
@@ -148,7 +149,9 @@ def test_announced_requests_get_no_more_memory_than_there_is(tmp_path: Path) -> 
 
 def test_connection_that_waits_goes_on_when_memory_is_given_back(tmp_path: Path) -> None:
     async def main() -> None:
-        async with open_door(tmp_path, buffered_max_bytes=2 * MIB) as opened:
+        async with open_door(
+            tmp_path, request_max_bytes=2 * MIB, buffered_max_bytes=2 * MIB
+        ) as opened:
             await opened.topic("t", max_message_bytes=str(4 * MIB))
             batch = batch_of(b"x" * (3 * MIB // 2))
             first, second = await opened.connect(), await opened.connect()
@@ -157,15 +160,42 @@ def test_connection_that_waits_goes_on_when_memory_is_given_back(tmp_path: Path)
                 for client in (first, second)
             ]
             await first.send(frames[0][:MIB])
-            while not opened.door.pool.holders:
-                await asyncio.sleep(0.001)
+            await until(lambda: opened.door.pool.holders)
             sending = asyncio.get_running_loop().create_task(second.send(frames[1]))
-            while not opened.door.pool.is_tight:
-                await asyncio.sleep(0.001)
+            await until(lambda: opened.door.pool.is_tight)
             await first.send(frames[0][MIB:])
             assert produced(await first.receive()).base_offset == 0
             await sending
             assert produced(await second.receive()).base_offset == 1
+
+    run(main())
+
+
+def test_more_large_requests_than_fit_in_are_all_served(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, request_max_bytes=MIB, buffered_max_bytes=2 * MIB) as opened:
+            await opened.topic("t")
+            batch = batch_of(b"x" * (MIB - 10_000))
+
+            async def talk() -> list[int]:
+                client = await opened.connect()
+                return [(await client.produce("t", batch)).base_offset for _ in range(4)]
+
+            offsets = await asyncio.gather(*(talk() for _ in range(12)))
+            assert sorted(chain.from_iterable(offsets)) == list(range(48))
+
+    run(main())
+
+
+def test_largest_request_fits_in_however_little_memory_is_allowed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path, request_max_bytes=MIB, buffered_max_bytes=MIB) as opened:
+            await opened.topic("t", max_message_bytes=str(2 * MIB))
+            client = await opened.connect()
+            overhead = len(client.asked.frame(produce_request("t", None), PRODUCE, answered=False))
+            batch = batch_of(b"x" * (MIB - 200))
+            assert MIB - 120 < len(batch) + overhead - 4 <= MIB
+            assert (await client.produce("t", batch)).error_code == 0
 
     run(main())
 
@@ -175,13 +205,12 @@ def test_slow_request_gives_way_when_others_wait_for_its_memory(
 ) -> None:
     async def main() -> None:
         async with open_door(
-            tmp_path, buffered_max_bytes=2 * MIB, receive_max_ms=100
+            tmp_path, request_max_bytes=2 * MIB, buffered_max_bytes=2 * MIB, receive_max_ms=100
         ) as opened:
             await opened.topic("t", max_message_bytes=str(4 * MIB))
             slow, honest = await opened.connect(), await opened.connect()
             await _announce(slow, 3 * MIB // 2)
-            while not opened.door.pool.holders:
-                await asyncio.sleep(0.001)
+            await until(lambda: opened.door.pool.holders)
             # It sends, now and then, but its request does not get done.
             await asyncio.sleep(0.15)
             await slow.send(b"\0")
@@ -202,8 +231,7 @@ def test_slow_request_is_left_alone_while_nobody_waits(tmp_path: Path) -> None:
             frame = client.asked.frame(produce_request("t", batch_of(b"x" * 1000)), PRODUCE)
             await client.send(frame[:-1])
             connection = await _only_connection(opened)
-            while not connection._buffer.is_hoarding:
-                await asyncio.sleep(0.001)
+            await until(lambda: connection._buffer.is_hoarding)
             later_ms = opened.broker.clock.now_ms() + 60_000
             opened.door.look(later_ms)
             assert not opened.door.pool.is_tight
@@ -221,14 +249,16 @@ def test_closing_door_begins_no_more_requests(tmp_path: Path) -> None:
             for _ in range(5):
                 await client.begin(fetch_request("t", 0, max_wait_ms=60_000), FETCH)
             [partition] = opened.broker.topics.get("t").partitions
-            while len(partition.waiters) < 2:
-                await asyncio.sleep(0.001)
+            await until(lambda: len(partition.waiters) >= 2)
+            connection = await _only_connection(opened)
+            connection.finish()
+            await asyncio.sleep(0.05)
+            assert not partition.waiters, "those behind are not begun"
             await opened.door.close()
-            # Those that waited are answered with what there is; those behind are not begun.
+            # Those that waited are answered with what there is.
             for _ in range(2):
                 assert fetched(await client.receive()).error_code == 0
             assert await client.ended() == b""
-            assert not partition.waiters
 
     run(main())
 
@@ -241,13 +271,16 @@ def test_client_that_never_takes_its_last_answers_is_let_go(tmp_path: Path) -> N
             connection = await _only_connection(opened)
             for _ in range(20):
                 await stalled.send(stalled.asked.frame(fetch_request("t", 0), FETCH))
-            while connection._is_reading:
-                await asyncio.sleep(0.001)
+            await until(lambda: not connection._is_reading)
             now_ms = opened.broker.clock.now_ms()
             opened.door.look(now_ms + 6000)
             assert opened.door.connections, "it may be slow"
             opened.door.look(now_ms + 700_000)
-            while opened.door.connections:
-                await asyncio.sleep(0.001)
+            await until(lambda: not opened.door.connections)
 
     run(main())
+
+
+def test_memory_for_less_than_one_request_is_no_setting() -> None:
+    with pytest.raises(InvalidSetting, match=r"at least socket\.request\.max\.bytes"):
+        KafkaSettings(request_max_bytes=MIB, buffered_max_bytes=MIB - 1)

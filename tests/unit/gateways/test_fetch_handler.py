@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.protocol.messages.delete_topics import DeleteTopicsRequest
-from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.open_door import OpenDoor, open_door, run, until
 from tests.fakes.sample_batches import batch_of, headers_in, records_in
 from tests.fakes.wire_client import WireClient, fetch_request, fetched
 from tests.fakes.wire_messages import (
@@ -32,8 +31,7 @@ def values(found: PartitionData) -> list[bytes | None]:
 async def _parked(opened: OpenDoor, topic: str = "t") -> None:
     """Return when a fetch waits for the first partition of a topic."""
     partition = opened.broker.topics.partition(topic, 0)
-    while not partition.waiters:
-        await asyncio.sleep(0.001)
+    await until(lambda: partition.waiters)
 
 
 async def _produce(client: WireClient, *batches: bytearray, partition: int = 0) -> None:

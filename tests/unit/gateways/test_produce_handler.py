@@ -18,11 +18,12 @@ from millstream.records.batch import (
     ATTRIBUTES_AT,
     CONTROL_BIT,
     CRC_AT,
+    HEADER_BYTES,
     TRANSACTIONAL_BIT,
     seal,
 )
 from tests.fakes.direct_transport import DirectTransport
-from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.open_door import OpenDoor, open_door, run, until
 from tests.fakes.sample_batches import batch_of, idempotent_batch, read_all, values_of
 from tests.fakes.wire_client import framed, header, produce_request, request_frame
 from tests.fakes.wire_messages import (
@@ -45,6 +46,13 @@ def _marked(bit: int) -> bytearray:
 def _damaged() -> bytearray:
     batch = batch_of(b"a")
     batch[CRC_AT] ^= 1
+    return batch
+
+
+def _miscounted() -> bytearray:
+    batch = batch_of(b"a")
+    struct.pack_into(">i", batch, HEADER_BYTES - 4, -1)
+    seal(batch)
     return batch
 
 
@@ -104,6 +112,7 @@ def test_versions_with_old_record_formats_are_refused_on_use(version: int, tmp_p
         ("missing", batch_of(b"a"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("compacted", batch_of(b"a"), ErrorCode.INVALID_RECORD),
         ("compacted", _damaged(), ErrorCode.CORRUPT_MESSAGE),
+        ("compacted", _miscounted(), ErrorCode.INVALID_RECORD),
         ("compacted", bytearray(b"no batch"), ErrorCode.INVALID_RECORD),
         ("__consumer_offsets", batch_of(b"a"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("__catalog", batch_of(b"a"), None),
@@ -203,13 +212,15 @@ def test_number_written_with_more_bytes_than_it_needs_is_understood(tmp_path: Pa
             before = header(0, VERSION, 1) + b"\0\0\1\0\0\3\xe8" + b"\2\2t\2\0\0\0\0"
             size = varint(len(batch) + 1)
             longer = size[:-1] + bytes([size[-1] | 0x80, 0x80, 0])
-            for written in (longer, longer, size, longer):
-                await client.send(framed(before + written + batch + b"\0\0\0"))
-                answer = await client.receive_raw()
+            other = await opened.connect()
+            for sender, written in ((other, size), (other, longer), (client, longer)):
+                await sender.send(framed(before + written + batch + b"\0\0\0"))
+                answer = await sender.receive_raw()
                 assert struct.unpack_from(">h", answer, 5 + 1 + 2 + 1 + 4) == (0,)
-            # A request that ends where its records should begin.
-            await client.send(framed(before))
+            # The same beginning, and then a number that is too large.
+            await client.send(framed(before + longer[:-1] + size + batch + b"\0\0\0"))
             assert await client.ended() == b""
+            assert opened.broker.topics.partition("t", 0).log.end_offset == 3
 
     run(main())
 
@@ -224,8 +235,7 @@ class Twin:
     async def send(self, pieces: list[bytes]) -> None:
         for piece in pieces:
             self._transport.feed(piece)
-        while not self._connection.is_idle:
-            await asyncio.sleep(0.001)
+        await until(lambda: self._connection.is_idle)
 
     @property
     def answers(self) -> list[bytes]:
@@ -288,20 +298,18 @@ def test_what_is_remembered_of_a_request_changes_no_answer_and_no_log(
     learned = 0
 
     async def set_up(opened: OpenDoor) -> Twin:
+        new_ids = iter(n.to_bytes(16, "big") for n in range(2, 100))
         monkeypatch.setattr(opened.broker.topics, "_new_id", lambda: next(new_ids))
         for name, more in (("t", {}), ("u", {}), ("compacted", {"cleanup_policy": "compact"})):
             await opened.topic(name, partitions=2, max_message_bytes="1500", **more)
         return Twin(opened)
 
     async def main() -> None:
-        nonlocal new_ids, learned
         async with (
             open_door(tmp_path / "fast") as fast_door,
             open_door(tmp_path / "slow") as slow_door,
         ):
-            fast = await set_up(fast_door)
-            new_ids = iter(n.to_bytes(16, "big") for n in range(2, 100))
-            slow = await set_up(slow_door)
+            fast, slow = await set_up(fast_door), await set_up(slow_door)
             ids = {t.name: t.topic_id for t in fast_door.broker.topics.all()}
 
             def learn_or_not(self: Producing, *args: Any) -> Any:
@@ -327,5 +335,4 @@ def test_what_is_remembered_of_a_request_changes_no_answer_and_no_log(
             slow.close()
             await asyncio.sleep(0)
 
-    new_ids = iter(n.to_bytes(16, "big") for n in range(2, 100))
     run(main())

@@ -145,6 +145,13 @@ def test_metadata_by_id(desk: AdminDesk) -> None:
     assert (missing.name, missing.error_code, missing.topic_id) == (None, 100, unknown)
 
 
+def test_metadata_by_id_takes_no_notice_of_an_empty_name(desk: AdminDesk) -> None:
+    [made] = create(desk, topic("orders"))
+    asked = [MetadataRequestTopic(topic_id=made.topic_id, name="")]
+    [found] = desk.ask(metadata, MetadataRequest(topics=asked), 12).topics
+    assert (found.name, found.error_code) == ("orders", 0)
+
+
 def test_metadata_answers_each_topic_once_and_in_order(desk: AdminDesk) -> None:
     create(desk, topic("b"))
     answer = metadata_of(desk, "c", "b", "a", "c", "b")
@@ -390,6 +397,14 @@ def test_partitions_are_described_page_by_page(desk: AdminDesk) -> None:
         if cursor is None:
             break
     assert pages == [[("a", [0, 1])], [("b", [0, 1])], [("b", [2]), ("c", [0])]]
+
+
+def test_described_partition_has_lists_where_java_takes_no_null(desk: AdminDesk) -> None:
+    create(desk, topic("orders"))
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="orders")])
+    [found] = desk.ask(describe_topic_partitions, request).topics
+    [partition] = found.partitions
+    assert list(partition.eligible_leader_replicas) == list(partition.last_known_elr) == []
 
 
 def test_all_topics_are_described_when_none_is_named(desk: AdminDesk) -> None:

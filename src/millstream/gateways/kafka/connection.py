@@ -16,7 +16,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from millstream.errors import MalformedMessage, MillstreamError
+from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
@@ -134,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
                 start += needed
                 needed = _SIZE_BYTES
             self._producing.flush()
-        except MalformedMessage as error:
+        except InvalidRequest as error:
             self._producing.flush()
             self._end(str(error))
         except Exception:  # Outer edge: a bug in one request is no matter for other connections.
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
     def _dispatch(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
         route = ROUTES.get(api_key)
         if route is None or not route.oldest <= version <= route.newest:
-            raise MalformedMessage(f"there is no version {version} of API {api_key} here")
+            raise InvalidRequest(f"version {version} of API {api_key} is not supported")
         flexible = is_flexible(api_key, version)
         client_id, position = read_client_id(frame, flexible=flexible)
         # Bytes after a request's end are let be, as Kafka does: librdkafka asks for all topics with
@@ -223,9 +223,10 @@ class Connection(asyncio.BufferedProtocol):
         error = task.exception()
         if error is not None:
             _log.error(
-                "kafka: %s: %s failed; the connection is closed",
+                "kafka: %s: %s failed; the connection is closed: %s",
                 self._peer,
                 route.name,
+                error,
                 exc_info=None if isinstance(error, MillstreamError) else error,
             )
             self._abort()

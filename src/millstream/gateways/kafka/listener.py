@@ -16,7 +16,7 @@ from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.broker import Broker
 from millstream.broker.topics import Topic
 from millstream.gateways.kafka.connection import Connection
-from millstream.gateways.kafka.receive_buffer import BufferPool
+from millstream.gateways.kafka.receive_buffer import BufferPool, reserved_bytes
 from millstream.settings.domain import split_address
 from millstream.settings.kafka import KafkaSettings
 
@@ -36,7 +36,9 @@ class Door:
     def __init__(self, broker: Broker, settings: KafkaSettings) -> None:
         self.broker = broker
         self.settings = settings
-        self.pool = BufferPool(settings.buffered_max_bytes)
+        # Whatever is allowed to be sent must fit in, or it would wait for ever.
+        largest_bytes = reserved_bytes(4 + settings.request_max_bytes)
+        self.pool = BufferPool(max(settings.buffered_max_bytes, largest_bytes))
         self.cycle = AppendCycle()
         self.connections: set[Connection] = set()
         self._told = split_address(settings.advertised_listener)

@@ -2,8 +2,9 @@
 
 As long as only whole requests arrive, all connections read into one shared buffer: an idle
 connection costs no memory, and the buffer stays warm. A request that arrives in pieces gets a
-buffer of the connection's own, large enough for all of it, which is kept for the next one unless
-somebody else needs the memory.
+buffer of the connection's own, which is kept for the next one unless somebody else needs the
+memory. It is reserved for all of the request at once, so that who has begun can finish; it is
+allocated as bytes arrive, so that an announcement alone costs nothing.
 
 Invariant: `start <= end`; between two turns of the event loop nothing of a connection is left in
 the shared buffer. Own buffers are taken from a pool that bounds their sum. Who has to wait for one
@@ -15,8 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 _STEP_BYTES = 64 * 1024
+_WORTH_A_READ_BYTES = 4 * 1024
 _TIGHT_BYTES = 4 * 1024
 SHARED_BYTES = 256 * 1024
+
+
+def reserved_bytes(needed: int) -> int:
+    """What is reserved for a request of so many bytes, with its size."""
+    return -(-needed // _STEP_BYTES) * _STEP_BYTES
 
 
 class BufferPool:
@@ -104,19 +111,31 @@ class ReceiveBuffer:
             return True
         if self._own_bytes and self.start + needed <= len(self.view):
             return True
-        if needed <= self._own_bytes:
-            self._move(self.raw, self.view)
-            return True
-        size = -(-needed // _STEP_BYTES) * _STEP_BYTES
-        if self._pool.take(size - self._own_bytes):
-            self._own_bytes = size
-            self._pool.holders.add(self)
-            self._renew(size)
+        if needed <= self._own_bytes or self._reserve(needed):
+            self._make_room(needed, left)
             return True
         if not self._own_bytes:
             # The shared buffer is the next connection's. This much is not asked for.
             self._renew(left)
         return False
+
+    def _reserve(self, needed: int) -> bool:
+        size = reserved_bytes(needed)
+        if not self._pool.take(size - self._own_bytes):
+            return False
+        self._own_bytes = size
+        self._pool.holders.add(self)
+        return True
+
+    def _make_room(self, needed: int, left: int) -> None:
+        """Have room for the next bytes of a request for which memory is reserved."""
+        size = len(self.view)
+        if self.raw is self._pool.shared:
+            self._renew(min(self._own_bytes, max(_STEP_BYTES, 2 * left)))
+        elif needed <= size:
+            self._move(self.raw, self.view)
+        elif size - self.end < _WORTH_A_READ_BYTES:
+            self._renew(min(self._own_bytes, max(_STEP_BYTES, 2 * size)))
 
     def release(self) -> None:
         """Give an empty buffer back."""

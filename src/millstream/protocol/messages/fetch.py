@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from millstream.protocol.primitives import skip_tags, varint
 from millstream.protocol.wire import (
+    check_places,
     count,
     read_count,
     read_name,
@@ -92,9 +93,12 @@ def parse_request(view: memoryview, position: int, version: int) -> FetchRequest
             position += 8
         topic_count, position = read_count(view, position, flexible=flexible)
         topics = []
+        places = topic_count
         for _ in range(topic_count):
             topic, position = _parse_topic(view, position, version)
             topics.append(topic)
+            places += len(topic.partitions)
+            check_places(places)
         _skip_rest(view, position, version)
     return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, topics)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from millstream.protocol.primitives import skip_tags
 from millstream.protocol.wire import (
+    check_places,
     count,
     read_bytes_span,
     read_count,
@@ -77,9 +78,12 @@ def parse_request(view: memoryview, position: int, version: int) -> ProduceReque
         position += 6
         topic_count, position = read_count(view, position, flexible=flexible)
         topics = []
+        places = topic_count
         for _ in range(topic_count):
             topic, position = _parse_topic(view, position, version)
             topics.append(topic)
+            places += len(topic.partitions)
+            check_places(places)
         if flexible:
             skip_tags(view, position, len(view))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
