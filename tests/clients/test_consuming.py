@@ -11,6 +11,7 @@ from tests.clients.client_shape import (
     Committed,
     Message,
     Patient,
+    Refused,
     eventually,
     produce,
     read,
@@ -20,6 +21,7 @@ from tests.clients.confluent_client import Confluent
 
 TIME_MS = 1_700_000_000_000
 MANY_TOPICS = 200
+OFFSET_METADATA_TOO_LARGE = 12
 
 
 def numbered(topic: str, count: int, *, first: int = 0) -> list[Message]:
@@ -140,6 +142,21 @@ def test_commit_without_membership_is_kept(
     read(consumer, 5)
     consumer.commit({(name, 0): Committed(4, "alone")})
     assert consumer.committed((name, 0)) == Committed(4, "alone")
+    consumer.close()
+
+
+@with_clients()
+def test_commit_with_too_much_to_say_is_refused(
+    broker: BrokerProcess, client: Client, name: str
+) -> None:
+    produce(client, broker.address, numbered(name, 5))
+    consumer = client.consumer(broker.address, group=name)
+    consumer.assign({(name, 0): 0})
+    consumer.commit({(name, 0): Committed(2, "x" * 4000)})
+    with pytest.raises(Refused) as refused:
+        consumer.commit({(name, 0): Committed(4, "x" * 5000)})
+    assert refused.value.code == OFFSET_METADATA_TOO_LARGE
+    assert consumer.committed((name, 0)) == Committed(2, "x" * 4000)
     consumer.close()
 
 

@@ -36,7 +36,7 @@ SOCKET_INPUTS = 3_000
 INPUTS_PER_CONNECTION = 40
 TOPICS_EVERY = 20
 # Code that is compiled at first use, and the groups and topics that stay, are all that may grow.
-GROWTH_BYTES = 48 << 20
+GROWTH_BYTES = 8 << 20
 SETTINGS = Settings(
     kafka=KafkaSettings(listener="127.0.0.1:0"),
     topics=TopicSettings(auto_create=False),
