@@ -16,6 +16,8 @@ from tests.clients.kafka_python_client import KafkaPython
 
 CLIENTS: Sequence[Client] = (Confluent(), Aiokafka(), KafkaPython())
 
+# All but librdkafka, which can share a group with each of them.
+OTHERS = tuple(client for client in CLIENTS if client.name != "confluent")
 # Rebalances in which members keep what they have: aiokafka has no such assignor.
 COOPERATIVE = tuple(client for client in CLIENTS if client.name != "aiokafka")
 # aiokafka's admin client has no call to delete a group.
@@ -25,7 +27,7 @@ NULL_HEADER_SENDERS = tuple(client for client in CLIENTS if client.name != "kafk
 # aiokafka takes no notice of being fenced: it joins again, and fences the other in turn.
 FENCED = tuple(client for client in CLIENTS if client.name != "aiokafka")
 # librdkafka never asks that a topic be created because somebody subscribed to it.
-CREATING_READERS = tuple(client for client in CLIENTS if client.name != "confluent")
+CREATING_READERS = OTHERS
 
 
 def with_clients(clients: Sequence[Client] = CLIENTS) -> pytest.MarkDecorator:

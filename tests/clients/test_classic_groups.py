@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.client_kinds import COOPERATIVE, FENCED, with_clients
+from tests.clients.client_kinds import COOPERATIVE, FENCED, OTHERS, with_clients
 from tests.clients.client_shape import Client, Committed, Refused, eventually, produce, read
 from tests.clients.client_shape import Message as Record
+from tests.clients.confluent_client import Confluent
 from tests.clients.conftest import StartBroker
 from tests.clients.group_member import (
     LocalMember,
@@ -128,6 +129,25 @@ def test_join_leave_and_death_lose_and_repeat_nothing(cast: Cast) -> None:
     cast.produce()
     work_off([first], 2 * ROUND - len(second_read), ROUND)
     assert Counter(first.read + second_read) == offsets(0, 3)
+
+
+@with_clients(OTHERS)
+def test_clients_of_two_kinds_share_a_group(
+    broker: BrokerProcess, client: Client, name: str
+) -> None:
+    admin = client.admin(broker.address)
+    admin.create(name, partitions=PARTITIONS)
+    admin.close()
+    members = []
+    for kind in (Confluent(), client):
+        consumer = kind.consumer(broker.address, group=name, session_ms=SESSION_MS)
+        members.append(LocalMember(consumer, name))
+        settle(members, [PARTITIONS // len(members)] * len(members), partitions=PARTITIONS)
+    spread(client, broker.address, name, partitions=PARTITIONS, each=EACH)
+    work_off(members, 0, ROUND)
+    assert Counter(all_read(members)) == offsets(0, 1)
+    for member in members:
+        member.close()
 
 
 @with_clients(COOPERATIVE)

@@ -23,6 +23,7 @@ from tests.clients.group_member import (
 
 PARTITIONS = 6
 EACH = 20
+MANY = 16
 ROUND = PARTITIONS * EACH
 CLIENT = Confluent()
 SESSION_MS = 6000
@@ -142,6 +143,24 @@ def test_join_leave_and_death_lose_and_repeat_nothing(cast: Cast) -> None:
     cast.produce()
     work_off([first, second], 2 * ROUND, ROUND)
     assert Counter(all_read([first, second])) == rounds(3)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_many_members_come_and_go_at_once(broker: BrokerProcess, protocol: str, name: str) -> None:
+    CLIENT.admin(broker.address).create(name, partitions=MANY)
+    members = [
+        LocalMember(CLIENT.consumer(broker.address, group=name, protocol=protocol), name)
+        for _ in range(MANY)
+    ]
+    settle(members, [1] * MANY, partitions=MANY)
+    stay, leave = members[: MANY // 4], members[MANY // 4 :]
+    for member in leave:
+        member.close()
+    settle(stay, [4] * len(stay), partitions=MANY)
+    spread(CLIENT, broker.address, name, partitions=MANY, each=10)
+    work_off(stay, 0, 10 * MANY)
+    for member in stay:
+        member.close()
 
 
 def test_range_assignor_gives_neighbours(cast: Cast) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_kinds import with_clients
 from tests.clients.client_shape import (
@@ -34,14 +36,16 @@ file.delete.delay.ms = 100
 
 
 @with_clients()
+@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
 def test_producer_outlives_a_topic_that_is_made_anew(
-    broker: BrokerProcess, client: Client, name: str
+    broker: BrokerProcess, client: Client, idempotent: bool, name: str
 ) -> None:
     admin = client.admin(broker.address)
     admin.create(name, partitions=1)
-    producer = client.producer(broker.address)
-    producer.send(Message(name, b"before"))
-    assert producer.flush() == [0]
+    producer = client.producer(broker.address, idempotent=idempotent)
+    for number in range(3):
+        producer.send(Message(name, b"before"))
+        assert producer.flush() == [number]
     admin.delete(name)
     admin.create(name, partitions=1)
     # The client may be told once that the topic it knew is gone.
