@@ -7,10 +7,9 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-
-import uvloop
+from typing import Any
 
 from millstream import __version__
 from millstream.broker.broker import Broker
@@ -43,9 +42,18 @@ def run(settings: Settings, *, say: Say) -> None:
     """Serve until SIGTERM or SIGINT. `say` gets each line meant for a person."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
-    uvloop.run(_serve(os.path.abspath(settings.storage.data_dir), settings, say))
+    _run_on_a_loop(_serve(os.path.abspath(settings.storage.data_dir), settings, say))
     for signal_number in _STOP_SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
+
+
+def _run_on_a_loop(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:  # It does not exist for every platform.
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 async def _serve(path: str, settings: Settings, say: Say) -> None:
@@ -126,8 +134,8 @@ async def _broker(
             topics=GroupTopics(topics).view,
             new_member_id=new_name,
         )
-        groups.replay()
-        topics.on_deleted.append(lambda topic: groups.topic_deleted(topic.name))
+        await groups.start()
+        topics.forgetting.append(groups.topic_deleted)
         yield (
             Broker(
                 topics=topics,

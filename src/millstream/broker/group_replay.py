@@ -74,8 +74,14 @@ class StoredGroup:
 
 def stored_groups(records: Iterable[Record]) -> Mapping[str, StoredGroup]:
     """By name, whatever the log holds of each group."""
-    groups: defaultdict[str, StoredGroup] = defaultdict(StoredGroup)
+    newest: dict[bytes, Record] = {}
     for record in records:
+        # To the end, as compaction leaves them: most are never looked into.
+        key = record.key or b""
+        newest.pop(key, None)
+        newest[key] = record
+    groups: defaultdict[str, StoredGroup] = defaultdict(StoredGroup)
+    for record in newest.values():
         decoded = _decoded(record)
         if decoded is not None:
             groups[decoded.group_id].apply(decoded)

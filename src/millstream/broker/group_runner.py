@@ -115,8 +115,9 @@ class GroupRunner(Generic[GroupT]):
 
     def tell(self, hosted: HostedGroup[GroupT], outcome: Outcome[GroupT, Any]) -> None:
         """Make a transition that nobody asked for. Raises MillstreamError."""
-        if not self._is_closed:
-            self._run(hosted, outcome)
+        if self._is_closed:
+            raise Unavailable
+        self._run(hosted, outcome)
 
     async def settled(self, hosted: HostedGroup[GroupT]) -> None:
         """Return when all that a group has stored is durable: what it says now will stay true."""
@@ -229,6 +230,9 @@ class GroupRunner(Generic[GroupT]):
         try:
             self._run(hosted, self._tick(hosted.group, now_ms))
         except MillstreamError:
+            self._start_timer(hosted, now_ms + _RETRY_MS)
+        except Exception:  # Outer edge of a timer: without it no session would end any more.
+            _log.exception("group %r: the passing of time went wrong", hosted.group_id)
             self._start_timer(hosted, now_ms + _RETRY_MS)
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from millstream.broker import group_steps as steps
@@ -81,8 +80,14 @@ class GroupCoordinator:
 
     # Life
 
-    def replay(self) -> None:
+    async def start(self) -> None:
         """Bring back what the log holds. Call once, first, when all topics are known."""
+        self.replay()
+        # Durable before anyone can create a topic of a name whose offsets were forgotten.
+        await self._state_log.all_durable()
+
+    def replay(self) -> None:
+        """The first part of `start`."""
         now_ms = self._clock.now_ms()
         for group_id, stored in stored_groups(self._state_log.replay()).items():
             group = stored.group(now_ms, self._settings)
@@ -90,13 +95,19 @@ class GroupCoordinator:
         # A crash may have come between the end of a topic and that of its offsets; another topic
         # of its name must not be read from there.
         topics = self._topics()
-        self._forget_topics(lambda name: name not in topics)
+        for hosted in self._runner.all():
+            try:
+                self._tell(hosted, steps.forget_topics(hosted, lambda name: name not in topics))
+            except MillstreamError as error:
+                _log.error("group %r: offsets not forgotten: %s", hosted.group_id, error)
 
     async def run(self) -> None:
         """Forget expired offsets, until cancelled."""
         while True:
             await asyncio.sleep(self._settings.offsets_retention_check_ms / 1000)
-            self.expire()
+            for _ in self._expiring():
+                # Other work comes first, however many groups there are.
+                await asyncio.sleep(0)
 
     def close(self) -> None:
         """Answer all who wait, and let nothing happen any more."""
@@ -286,29 +297,35 @@ class GroupCoordinator:
 
     def expire(self) -> None:
         """Forget offsets that were kept long enough, and groups that nothing is left of."""
-        retention_ms = self._settings.offsets_retention_minutes * 60_000
-        now_ms = self._wall.now_ms()
-        topics = self._topics()
-        self._tell_all(
-            lambda hosted: steps.expire(hosted, now_ms, retention_ms, topics), "offsets not expired"
-        )
+        for _ in self._expiring():
+            pass
 
-    def topic_deleted(self, name: str) -> None:
-        """Forget what was committed for a topic that is gone."""
-        self._forget_topics(name.__eq__)
-
-    def _forget_topics(self, is_gone: Callable[[str], bool]) -> None:
-        self._tell_all(partial(steps.forget_topics, is_gone=is_gone), "offsets not forgotten")
-
-    def _tell_all(self, step: Callable[[Hosted], Result], complaint: str) -> None:
+    def _expiring(self) -> Iterator[None]:
+        """One group after the other."""
         for hosted in self._runner.all():
-            outcome = step(hosted)
-            if not outcome.records and outcome.group is hosted.group:
-                continue
             try:
-                self._runner.tell(hosted, outcome)
+                self._expire(hosted)
             except MillstreamError as error:
-                _log.error("group %r: %s: %s", hosted.group_id, complaint, error)
+                _log.error("group %r: offsets not expired: %s", hosted.group_id, error)
+            except Exception:  # Outer edge: what is wrong with one group is none of the others'.
+                _log.exception("group %r: offsets not expired", hosted.group_id)
+            yield
+
+    def _expire(self, hosted: Hosted) -> None:
+        retention_ms = self._settings.offsets_retention_minutes * 60_000
+        self._tell(hosted, steps.expire(hosted, self._wall.now_ms(), retention_ms, self._topics()))
+
+    async def topic_deleted(self, name: str) -> None:
+        """Durably forget what was committed for a topic that is gone. Raises MillstreamError."""
+        for hosted in self._runner.all():
+            self._tell(hosted, steps.forget_topics(hosted, name.__eq__))
+            # Other work comes first, however many groups there are.
+            await asyncio.sleep(0)
+        await self._state_log.all_durable()
+
+    def _tell(self, hosted: Hosted, outcome: Result) -> None:
+        if outcome.records or outcome.group is not hosted.group:
+            self._runner.tell(hosted, outcome)
 
 
 def _listing(hosted: Hosted) -> GroupListing:

@@ -73,8 +73,8 @@ class Housekeeping:
 
     async def release(self, logs: Sequence[LocalLog]) -> None:
         """Return when no thread is at work on logs that are about to go."""
-        compaction = self._compaction
-        if compaction is not None and compaction.log in logs:
+        # A pass that had no room for all keys is followed by another one.
+        while (compaction := self._compaction) is not None and compaction.log in logs:
             compaction.plan.cancel()
             await asyncio.wait([compaction.work])
 

@@ -34,8 +34,8 @@ class Partition:
         self.number = number
         self._log = log
         self.failure = None if log else _as_storage_failure(topic.name, number, failure)
-        # Fetches that wait for more of it.
-        self.waiters: list[Waiter] = []
+        # Fetches that wait for more of it, first come first; each can be taken out at once.
+        self.waiters: dict[Waiter, None] = {}
 
     @property
     def log(self) -> LocalLog:

@@ -30,7 +30,7 @@ class Waiting:
         self._is_called = False
         self._partitions = tuple(partitions)
         for partition in self._partitions:
-            partition.waiters.append(self)
+            partition.waiters[self] = None
         self._timer = self._loop.call_later(timeout_ms / 1000, self._expire)
 
     def wake(self) -> None:
@@ -45,7 +45,7 @@ class Waiting:
         # A call that is on its way already must find nothing to do.
         self._is_called = True
         for partition in self._partitions:
-            partition.waiters.remove(self)
+            partition.waiters.pop(self, None)
         self._partitions = ()
 
     def _try(self) -> None:
@@ -56,5 +56,7 @@ class Waiting:
             self.give_up()
 
     def _expire(self) -> None:
-        self._attempt(True)  # noqa: FBT003
-        self.give_up()
+        try:
+            self._attempt(True)  # noqa: FBT003
+        finally:
+            self.give_up()

@@ -45,6 +45,10 @@ class StateLog:
             raise outcome
         return self._log.end_offset
 
+    def all_durable(self) -> asyncio.Future[None]:
+        """Done once everything appended so far is on disk; StorageFailure if it cannot be."""
+        return self.durable(self._log.end_offset)
+
     def durable(self, offset: int) -> asyncio.Future[None]:
         """Done once everything below an offset is on disk; StorageFailure if it cannot be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -100,6 +100,8 @@ class Topics:
         """Told of every topic that was created or got more partitions."""
         self.on_deleted: list[Callable[[Topic], None]] = []
         """Told of every topic that is gone; its logs take nothing any more."""
+        self.forgetting: list[Callable[[str], Awaitable[None]]] = []
+        """Durably forgets what is known under the name of a topic that is gone."""
         for entry in opened.catalog.topics.values():
             if not entry.is_deleting:
                 self._add(entry)
@@ -333,9 +335,10 @@ class Topics:
                 topic.partitions += [Partition(topic, n, None, failure) for n in missing]
                 raise
             self._directory.add(logs)
-            topic.partitions += [
-                Partition(topic, number, log) for number, log in zip(missing, logs, strict=True)
-            ]
+            for number, log in zip(missing, logs, strict=True):
+                # They may have been changed while a thread opened it.
+                log.reconfigure(topic.settings)
+                topic.partitions.append(Partition(topic, number, log))
         _tell(self.on_changed, topic)
 
     def check_alter(self, name: str, changes: Mapping[str, str | None]) -> None:
@@ -362,13 +365,9 @@ class Topics:
         """Durably move the start of a partition up; returns it. Raises OffsetOutOfRange."""
         log = partition.log
         if log.start_offset < before_offset <= log.end_offset:
-            # What is deleted must not be lost to a crash first; so nothing is left to be synced.
-            await self._state_log_of(log).durable(log.end_offset)
+            # What is deleted must not be lost to a crash first; so the log need not sync it here.
+            await self._state_log_of(log).durable(before_offset)
         return log.delete_records(before_offset)
-
-    def check_delete(self, name: str) -> None:
-        """Raise what `delete` would."""
-        commands.begin_delete(self._catalog, name)
 
     async def delete(self, name: str) -> None:
         """Raises UnknownTopic, or InvalidName for one of the broker's own."""
@@ -390,11 +389,13 @@ class Topics:
             _tell(self.on_deleted, topic)
         try:
             await asyncio.to_thread(removal.run)
-        except OSError as error:
-            # Its name stays taken; the next start takes the files out of the way.
-            _log.error("topic %s is deleted, but its files are there: %s", entry.name, error)
-            return
-        self._append(commands.end_delete(self._catalog, entry.name))
+            # Durable before the name is free: the next topic of that name inherits nothing.
+            for forget in self.forgetting:
+                await forget(entry.name)
+            self._append(commands.end_delete(self._catalog, entry.name))
+        except (OSError, MillstreamError) as error:
+            # Its name stays taken; the next start takes away what is left of it.
+            _log.error("topic %s is deleted, but its name is not free: %s", entry.name, error)
 
     # Producer ids
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from millstream.errors import CorruptData, UnknownTopic, UnknownTopicId
+from millstream.errors import CorruptData, UnknownTopic
 
 _TOPIC_PREFIX = "topic/"
 _CLUSTER = "cluster"
@@ -49,7 +49,6 @@ class Catalog:
     """What there is. Topics that are being deleted are in it until their files are gone."""
 
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
-    names_by_id: Mapping[bytes, str] = field(default_factory=dict)
     # Names that differ only in . and _ would share one name in metrics, so Kafka allows one.
     folded_names: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = ""
@@ -61,13 +60,6 @@ class Catalog:
         if entry is None or entry.is_deleting:
             raise UnknownTopic(name)
         return entry
-
-    def topic_by_id(self, topic_id: bytes) -> TopicEntry:
-        """Raises UnknownTopicId, also for one that is being deleted."""
-        name = self.names_by_id.get(topic_id)
-        if name is None or self.topics[name].is_deleting:
-            raise UnknownTopicId(topic_id)
-        return self.topics[name]
 
 
 def apply(catalog: Catalog, key: bytes, value: bytes | None) -> Catalog:
@@ -98,7 +90,6 @@ def replay(records: Iterable[tuple[bytes, bytes | None]]) -> Catalog:
     return replace(
         catalog,
         topics=topics,
-        names_by_id={entry.topic_id: name for name, entry in topics.items()},
         folded_names={folded(name): name for name in topics},
     )
 
@@ -132,17 +123,14 @@ def producer_ids_record(next_producer_id: int) -> CatalogRecord:
 
 
 def _with_topic(catalog: Catalog, name: str, content: dict[str, Any] | None) -> Catalog:
-    before = catalog.topics.get(name)
     topics = dict(catalog.topics)
-    ids = dict(catalog.names_by_id)
     names = dict(catalog.folded_names)
-    if before is not None:
-        del topics[name], ids[before.topic_id]
+    if topics.pop(name, None) is not None:
         names.pop(folded(name), None)
     if content is not None:
-        entry = topics[name] = _entry(name, content)
-        ids[entry.topic_id] = names[folded(name)] = name
-    return replace(catalog, topics=topics, names_by_id=ids, folded_names=names)
+        topics[name] = _entry(name, content)
+        names[folded(name)] = name
+    return replace(catalog, topics=topics, folded_names=names)
 
 
 def _entry(name: str, content: dict[str, Any]) -> TopicEntry:

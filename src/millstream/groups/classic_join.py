@@ -27,6 +27,8 @@ from millstream.settings.groups import GroupSettings
 
 _NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """How long a newcomer's first join may wait; after that its process is taken to be gone."""
+_MOST_PENDING = 5000
+"""Ids that are given out and have yet to come back: each costs a little in every transition."""
 
 
 def join(
@@ -98,6 +100,9 @@ def _join_without_id(draft: Draft, command: Join) -> None:
     elif command.must_return and command.instance_id is None:
         deadline_ms = draft.now_ms + command.session_timeout_ms
         pending = {**draft.group.pending, command.new_member_id: deadline_ms}
+        if len(pending) > _MOST_PENDING:
+            # Whoever comes back with it is sent to ask for another one.
+            del pending[next(iter(pending))]
         draft.group = draft.group._replace(pending=pending)
         draft.reply(command.ticket, MemberIdRequired(command.new_member_id))
     else:

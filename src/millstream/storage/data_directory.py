@@ -309,7 +309,6 @@ class TopicRemoval:
         for log in self.logs:
             # A sync under way writes to paths that may soon be those of another topic.
             log.end_syncs()
-        self.checkpoint.run()
         parent = os.path.dirname(self.target)
         self.filesystem.make_directory(parent)
         # A topic whose creation a crash cut short has no directory.
@@ -319,6 +318,8 @@ class TopicRemoval:
         # Before the name is free: a topic of that name must not find the old files after a crash.
         for directory in (parent, os.path.dirname(self.source)):
             self.filesystem.sync_directory(directory)
+        # Last, because a full disk has no room for it: what is deleted there must give room.
+        self.checkpoint.run()
 
 
 def remove_tree(filesystem: Filesystem, path: str) -> None:

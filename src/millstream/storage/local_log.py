@@ -461,7 +461,8 @@ class LocalLog:
         self._raise_if_stopped()
         if before_offset > self._start_offset:
             # Deleted must stay deleted, so what is deleted must not be lost to a crash first.
-            self.sync()
+            if before_offset > self.synced_offset:
+                self.sync()
             try:
                 write_log_start(self._filesystem, self._directory, before_offset)
             except OSError as error:

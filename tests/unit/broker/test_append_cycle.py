@@ -89,8 +89,8 @@ def test_what_is_dropped_is_never_stored() -> None:
 def test_who_waits_for_a_partition_is_woken_once_per_run() -> None:
     _, [first, second] = partitions_of(2)
     waiter, other = Woken(), Woken()
-    first.waiters.append(waiter)
-    second.waiters.append(other)
+    first.waiters[waiter] = None
+    second.waiters[other] = None
     cycle = AppendCycle()
     for value in (b"a", b"b"):
         cycle.add(first, memoryview(batch_of(value)))

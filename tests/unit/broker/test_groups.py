@@ -352,7 +352,7 @@ def test_offsets_of_an_unknown_group_cannot_be_deleted() -> None:
 def test_deleted_topic_takes_its_offsets_along() -> None:
     async def scene(home: GroupHome) -> None:
         await commit(home, offset(1), offset(2, topic="u"))
-        home.groups.topic_deleted("t")
+        await home.groups.topic_deleted("t")
         assert await offsets_of(home) == {("u", 0): 2}
         home.restart()
         assert await offsets_of(home) == {("u", 0): 2}

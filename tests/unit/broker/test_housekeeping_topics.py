@@ -14,6 +14,7 @@ from millstream.broker.housekeeping import Housekeeping
 from millstream.records import Record, build
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
+from millstream.storage.compaction_plan import CompactionPlan
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
@@ -32,13 +33,17 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def upkeep_of(
-    directory: DataDirectory, host: TopicHost, flusher: Flusher | None = None
+    directory: DataDirectory,
+    host: TopicHost,
+    flusher: Flusher | None = None,
+    *,
+    storage: StorageSettings | None = None,
 ) -> Housekeeping:
     return Housekeeping(
         directory,
         flusher or host.flusher,
         host.filesystem,
-        storage=StorageSettings(),
+        storage=storage or StorageSettings(),
         defaults=LogSettings(),
         clock=host.clock,
     )
@@ -176,5 +181,40 @@ def test_directory_that_cannot_be_removed_is_logged(caplog: pytest.LogCaptureFix
         host.directory.forget("orders", bytes(16)).run()
         await upkeep_of(host.directory, host)._clean()
         assert "could not be removed" in caplog.text
+
+    run(test)
+
+
+def test_pass_that_follows_one_that_was_cancelled_too_late_is_cancelled_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        disk = SlowFilesystem()
+        host = TopicHost(disk)
+        upkeep = upkeep_of(
+            host.directory, host, storage=StorageSettings(compaction_buffer_bytes=1024)
+        )
+        log = host.directory.create("orders", 0, COMPACTED)
+        for number in range(400):
+            append(log, build([Record(0, 0, b"key %d" % (number % 100), b"v")]))
+        log.sync()
+        cancelled: list[CompactionPlan] = []
+        cancel = CompactionPlan.cancel
+
+        def cancel_too_late(plan: CompactionPlan) -> None:
+            cancelled.append(plan)
+            if len(cancelled) > 1:
+                cancel(plan)
+
+        monkeypatch.setattr(CompactionPlan, "cancel", cancel_too_late)
+        cleaning = asyncio.create_task(upkeep._clean())
+        await asyncio.to_thread(disk.is_asked.wait, 20)
+        released = asyncio.create_task(upkeep.release([log]))
+        await asyncio.sleep(0)
+        disk.may_go_on.set()
+        await released
+        assert len(cancelled) > 1
+        assert upkeep._compaction is None
+        await cleaning
 
     run(test)

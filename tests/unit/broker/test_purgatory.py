@@ -18,7 +18,7 @@ class Place:
     """Where something can be waited for."""
 
     def __init__(self) -> None:
-        self.waiters: list[Waiting] = []
+        self.waiters: dict[Waiting, None] = {}
 
     def wake(self) -> None:
         for waiter in self.waiters:
@@ -61,7 +61,7 @@ def test_append_wakes_who_waits_and_then_nobody_waits() -> None:
         assert asked.attempts == [], "not in the middle of the append"
         await asyncio.sleep(0)
         assert asked.attempts == [False]
-        assert first.waiters == second.waiters == []
+        assert first.waiters == second.waiters == {}
 
     simulated(main)
 
@@ -74,11 +74,11 @@ def test_many_appends_in_one_turn_are_one_attempt() -> None:
             place.wake()
         await asyncio.sleep(0)
         assert asked.attempts == [False]
-        assert place.waiters == [asked.waiting], "there was not enough"
+        assert list(place.waiters) == [asked.waiting], "there was not enough"
         place.wake()
         await asyncio.sleep(0)
         assert asked.attempts == [False, False]
-        assert place.waiters == []
+        assert place.waiters == {}
 
     simulated(main)
 
@@ -91,7 +91,7 @@ def test_deadline_is_the_last_attempt() -> None:
         assert asked.attempts == []
         await asyncio.sleep(0.002)
         assert asked.attempts == [True]
-        assert place.waiters == []
+        assert place.waiters == {}
 
     simulated(main)
 
@@ -118,7 +118,7 @@ def test_who_has_given_up_is_not_tried(woken: bool) -> None:
         asked.waiting.give_up()
         await asyncio.sleep(1)
         assert asked.attempts == []
-        assert place.waiters == []
+        assert place.waiters == {}
 
     simulated(main)
 
@@ -139,6 +139,24 @@ def test_all_who_wait_for_one_place_are_woken() -> None:
         place.wake()
         await asyncio.sleep(0)
         assert [asked.attempts for asked in several] == [[False]] * 5
-        assert place.waiters == []
+        assert place.waiters == {}
+
+    simulated(main)
+
+
+def test_last_attempt_that_fails_leaves_nobody_waiting() -> None:
+    async def main() -> None:
+        place = Place()
+
+        def fail(is_last: bool) -> bool:
+            raise RuntimeError(is_last)
+
+        failures: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        Waiting(cast("list[Partition]", [place]), timeout_ms=300, attempt=fail)
+        await asyncio.sleep(1)
+        assert len(failures) == 1
+        assert place.waiters == {}
 
     simulated(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import LocalFilesystem
+from millstream.storage.local_log import LocalLog
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, values_of
@@ -295,6 +297,32 @@ def test_altered_settings_reach_the_logs_and_last() -> None:
         assert topic.settings.flush_ms == LogSettings().flush_ms
         again = (await restarted(host)).topics.get("orders")
         assert again.settings == again.partitions[0].log.settings == topic.settings
+
+    run(test)
+
+
+def test_settings_altered_while_partitions_are_added_are_theirs_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        host = await started()
+        topic = await host.topics.create("orders", partitions=1, overrides={})
+        is_opened, may_go_on = threading.Event(), threading.Event()
+        open_new = host.directory.open_new
+
+        def open_slowly(*arguments: Any) -> list[LocalLog]:
+            logs = open_new(*arguments)
+            is_opened.set()
+            assert may_go_on.wait(20)
+            return logs
+
+        monkeypatch.setattr(host.directory, "open_new", open_slowly)
+        addition = asyncio.create_task(host.topics.add_partitions("orders", 2))
+        await asyncio.to_thread(is_opened.wait, 20)
+        await host.topics.alter("orders", {"max.message.bytes": "777"})
+        may_go_on.set()
+        await addition
+        assert [p.log.settings.max_message_bytes for p in topic.partitions] == [777, 777]
 
     run(test)
 

@@ -18,6 +18,7 @@ from millstream.errors import (
 )
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from tests.fakes.fake_disk import SECTOR_BYTES
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, idempotent_batch, values_of
@@ -141,7 +142,6 @@ def test_topic_is_deleted_once() -> None:
     async def test() -> None:
         host = await started()
         await host.topics.create("orders", partitions=1, overrides={})
-        host.topics.check_delete("orders")
         first, second = await asyncio.gather(
             host.topics.delete("orders"), host.topics.delete("orders"), return_exceptions=True
         )
@@ -247,5 +247,29 @@ def test_files_that_cannot_be_moved_keep_the_name_until_the_next_start() -> None
         assert "'orders'" in note
         created = await again.topics.create("orders", partitions=1, overrides={})
         assert isinstance(created.partitions[0].log, LocalLog)
+
+    run(test)
+
+
+def test_topic_deleted_on_a_full_disk_gives_its_room_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test() -> None:
+        disk = FakeFilesystem()
+        host = await started(disk)
+        topic = await host.topics.create("orders", partitions=1, overrides={})
+        for _ in range(50):
+            append(topic.partitions[0].log, batch_of(b"a" * 1000))
+        host.checkpoint()
+        # Room for the catalog's next record, and for nothing else.
+        disk.space_bytes = disk.used_bytes + SECTOR_BYTES
+        await host.topics.delete("orders")
+        assert "No space left" in caplog.text
+        host.remove_leftovers()
+        assert disk.used_bytes < disk.space_bytes - 50_000
+        again = await started(disk.after_crash("kept"), first_id=1000)
+        assert again.shape() == {}
+        new = await again.topics.create("orders", partitions=1, overrides={})
+        assert new.partitions[0].log.end_offset == 0
 
     run(test)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.catalog import Catalog, CatalogRecord, apply, replay
+from millstream.catalog import Catalog, CatalogRecord, TopicEntry, apply, replay
 from millstream.catalog.commands import (
     add_partitions,
     allocate_producer_ids,
@@ -18,7 +18,7 @@ from millstream.catalog.commands import (
     end_delete,
     set_cluster_id,
 )
-from millstream.errors import CorruptData, MillstreamError, UnknownTopic, UnknownTopicId
+from millstream.errors import CorruptData, MillstreamError, UnknownTopic
 
 ID = bytes(range(16))
 
@@ -28,8 +28,6 @@ def test_empty_catalog_has_nothing() -> None:
     assert catalog == Catalog()
     with pytest.raises(UnknownTopic):
         catalog.topic("orders")
-    with pytest.raises(UnknownTopicId):
-        catalog.topic_by_id(ID)
 
 
 def test_topic_record_is_readable_json() -> None:
@@ -46,10 +44,9 @@ def test_topic_record_is_readable_json() -> None:
     }
 
 
-def test_topic_is_found_by_name_and_by_id() -> None:
+def test_topic_is_found_by_name() -> None:
     catalog = create_topic(Catalog(), "orders", topic_id=ID, partitions=3, overrides={}).catalog
-    assert catalog.topic("orders") == catalog.topic_by_id(ID)
-    assert catalog.topic("orders").partitions == 3
+    assert catalog.topic("orders") == TopicEntry("orders", ID, 3, {})
 
 
 def test_record_of_a_later_version_changes_nothing() -> None:
@@ -138,5 +135,4 @@ def test_replay_of_all_records_gives_the_catalog_that_made_them(
     assert one_by_one == catalog
     # As compaction leaves them.
     assert replay(dict(stored).items()) == catalog
-    assert set(catalog.names_by_id.values()) == set(catalog.topics)
     assert set(catalog.folded_names.values()) == set(catalog.topics)

@@ -22,7 +22,6 @@ from millstream.errors import (
     InvalidPartitions,
     InvalidSetting,
     UnknownTopic,
-    UnknownTopicId,
 )
 from millstream.settings.topics import MAX_PARTITIONS
 
@@ -121,11 +120,8 @@ def test_settings_are_set_and_given_back_one_by_one() -> None:
 
 def test_topic_that_is_being_deleted_is_gone_but_its_name_is_taken() -> None:
     catalog = begin_delete(created(), "orders").catalog
-    topic_id = catalog.topics["orders"].topic_id
     with pytest.raises(UnknownTopic):
         catalog.topic("orders")
-    with pytest.raises(UnknownTopicId):
-        catalog.topic_by_id(topic_id)
     with pytest.raises(UnknownTopic):
         begin_delete(catalog, "orders")
     with pytest.raises(AlreadyExists):

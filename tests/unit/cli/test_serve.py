@@ -148,3 +148,16 @@ def test_unknown_flag_is_a_usage_error(start: Start) -> None:
 def test_version_is_printed(start: Start) -> None:
     output, _ = start("--version").communicate()
     assert output == f"millstream {millstream.__version__}\n"
+
+
+def test_broker_runs_without_uvloop(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uvloop.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    process = start(*SERVE, "--data-dir", str(tmp_path / "data"))
+    lines_until_ready(process)
+    process.terminate()
+    output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert output.splitlines()[-1] == "stopped"

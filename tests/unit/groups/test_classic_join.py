@@ -13,6 +13,7 @@ from millstream.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
+from millstream.groups import classic_join
 from millstream.groups.classic_group import ClassicState
 from millstream.groups.classic_transitions import deadline_of
 from millstream.settings.groups import GroupSettings
@@ -436,3 +437,15 @@ def test_rebalance_timeout_of_nothing_does_not_tick_without_end() -> None:
     deadline_ms = deadline_of(play.group)
     assert deadline_ms is not None
     assert deadline_ms > play.now_ms
+
+
+def test_ids_that_never_come_back_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(classic_join, "_MOST_PENDING", 3)
+    play = Play()
+    for number in range(5):
+        play.join(new_id=f"m{number}", must_return=True)
+    assert list(play.group.pending) == ["m2", "m3", "m4"]
+    late = play.join("m0")
+    assert isinstance(play.answers[late], UnknownMember)
+    in_time = play.join("m2")
+    assert in_time not in play.answers

@@ -135,9 +135,7 @@ def plain_default(field: EntityField) -> Any:
     if isinstance(default, dt.timedelta):
         return default // _MILLISECOND
     if dataclasses.is_dataclass(default):
-        return {
-            each.our_name: getattr(default, each.name) for each in entity_fields(field.entity)
-        }
+        return {each.our_name: getattr(default, each.name) for each in entity_fields(field.entity)}
     return list(default) if isinstance(default, tuple) else default
 
 

@@ -248,10 +248,10 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self, parts: Parts) -> None:
         if self._is_ending:
             return
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
-            self._transport.writelines(parts)
+        # Not writelines: before Python 3.13.2 asyncio's own forgets to call pause_writing after it
+        # (CVE-2024-12254). uvloop gathers the parts into one system call either way.
+        for part in parts:
+            self._transport.write(part)
         if not self._is_reading:
             # Perhaps there is room for more requests now.
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from millstream.errors import MillstreamError
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
@@ -20,17 +22,15 @@ REQUEST = DeleteGroupsRequest
 
 
 async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=name, error_code=await _delete(name, context))
-            for name in request.groups_names
-        ]
-    )
+    # All at once: one sync of the disk serves many.
+    results = await asyncio.gather(*(_delete(name, context) for name in request.groups_names))
+    return DeleteGroupsResponse(results=results)
 
 
-async def _delete(name: str, context: Context) -> int:
+async def _delete(name: str, context: Context) -> DeletableGroupResult:
+    code: int = ErrorCode.NONE
     try:
         await context.broker.groups.delete(name)
     except MillstreamError as error:
-        return code_of(error)
-    return ErrorCode.NONE
+        code = code_of(error)
+    return DeletableGroupResult(group_id=name, error_code=code)

@@ -45,8 +45,8 @@ async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicRe
         known = context.version >= _KNOWS_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         return _refused(asked, code, "delete.topic.enable is false")
-    if asked.name is not None and asked.topic_id != NO_UUID:
-        return _refused(asked, ErrorCode.INVALID_REQUEST, "give the name or the id, not both")
+    if (asked.name is None) == (asked.topic_id == NO_UUID):
+        return _refused(asked, ErrorCode.INVALID_REQUEST, "give either the name or the id")
     topics = context.broker.topics
     try:
         topic = topics.by_id(asked.topic_id) if asked.name is None else topics.get(asked.name)

@@ -36,13 +36,14 @@ async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeC
 def _describe(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResult:
+    # Null stands for all of them, and so do none: that is what Kafka does.
     keys = asked.configuration_keys
     is_topic = asked.resource_type == ResourceType.TOPIC
     try:
         configs = [
             _shown(entry, request, read_only=not is_topic)
             for entry in _entries(asked, context)
-            if keys is None or entry.setting.name in keys
+            if not keys or entry.setting.name in keys
         ]
     except MillstreamError as error:
         return DescribeConfigsResult(

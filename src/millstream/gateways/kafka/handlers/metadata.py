@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import cache
 
 from millstream.broker.broker import NODE_ID
 from millstream.broker.topics import Topic
@@ -116,6 +117,7 @@ def _described(topic: Topic, operations: int) -> MetadataResponseTopic:
     )
 
 
+@cache  # All topics have the same ones, and there may be many topics in an answer.
 def _partition(number: int) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         partition_index=number,
