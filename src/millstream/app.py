@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import signal
@@ -18,14 +19,15 @@ from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
 from millstream.broker.opening import Opened, open_data
 from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.topics import OFFSETS_TOPIC, Topics
+from millstream.broker.topics import Topics
 from millstream.clock import Clock, SystemClock
 from millstream.errors import InvalidSetting
 from millstream.gateways.kafka.listener import Door
 from millstream.identity import new_id, new_name
 from millstream.settings.loader import Settings
+from millstream.settings.names import OFFSETS_TOPIC
 from millstream.storage.data_directory import DataDirectory
-from millstream.storage.filesystem import Filesystem, LocalFilesystem
+from millstream.storage.filesystem import Filesystem, LocalFilesystem, passing_trouble
 from millstream.storage.flusher import Flusher
 
 # A compaction thread that is busy lets go of the interpreter this often. Python's own 5 ms would
@@ -42,7 +44,8 @@ def run(settings: Settings, *, say: Say) -> None:
     """Serve until SIGTERM or SIGINT. `say` gets each line meant for a person."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
-    _run_on_a_loop(_serve(os.path.abspath(settings.storage.data_dir), settings, say))
+    path = os.path.abspath(os.path.expanduser(settings.storage.data_dir))
+    _run_on_a_loop(_serve(path, settings, say))
     for signal_number in _STOP_SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
 
@@ -134,7 +137,7 @@ async def _broker(
             topics=GroupTopics(topics).view,
             new_member_id=new_name,
         )
-        await groups.start()
+        await groups.start(topics.cut_end)
         topics.forgetting.append(groups.topic_deleted)
         yield (
             Broker(
@@ -159,10 +162,11 @@ async def _open_door(door: Door) -> str:
     try:
         return await door.open()
     except OSError as error:
+        reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
         raise InvalidSetting(
             name="listeners",
             value=door.settings.listener,
-            expected=f"an address to listen on ({error.strerror})",
+            expected=f"an address that is free to listen on ({reason}); --kafka chooses one",
         ) from None
 
 
@@ -187,6 +191,8 @@ def _open(filesystem: Filesystem, path: str, settings: Settings, clock: Clock) -
             filesystem, path, storage=settings.storage, defaults=settings.log, clock=clock
         )
     except OSError as error:
+        if (trouble := passing_trouble(error, path)) is not None:
+            raise trouble from None
         raise InvalidSetting(
             name="data.dir",
             value=path,

@@ -21,7 +21,7 @@ TOPICS = ("orders", "payments")
 MOMENTS: tuple[CrashMoment, ...] = ("before", "halfway")
 PARTS = 3
 # One thread, so that every run takes the same steps in the same order.
-STORAGE = StorageSettings(recovery_threads=1)
+STORAGE = StorageSettings(closing_threads=1)
 
 
 class Broker:

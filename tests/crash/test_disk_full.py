@@ -186,7 +186,7 @@ def open_directory(disk: FakeFilesystem) -> DataDirectory:
     return DataDirectory(
         disk,
         "/data",
-        storage=StorageSettings(recovery_threads=1),
+        storage=StorageSettings(closing_threads=1),
         defaults=SETTINGS,
         clock=ManualClock(),
     )

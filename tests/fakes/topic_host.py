@@ -56,7 +56,7 @@ class TopicHost:
         self.flusher = PromptFlusher()
         self.released: list[LocalLog] = []
         self._ids = count(first_id)
-        storage = StorageSettings(recovery_threads=1)
+        storage = StorageSettings(closing_threads=1)
         defaults = defaults or LogSettings()
         self.opened = open_data(
             filesystem, path, storage=storage, defaults=defaults, clock=self.clock

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 
 from millstream.broker.partition import Partition
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, StorageFailure, Unavailable
 from millstream.records.batch import APPEND_TIME_BIT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT
 
 NO_TIME = -1
@@ -69,6 +69,9 @@ class AppendCycle:
             appended.outcomes = partition.log.append(batches)
             if partition.topic.settings.message_timestamp_type == "LogAppendTime":
                 appended.append_time_ms = _append_time(appended)
+            last = appended.outcomes[-1]
+            if partition.is_refusing or isinstance(last, Unavailable | StorageFailure):
+                partition.note_refusal(last)
             # The receive buffer can only be resized once no view of it is left.
             batches.clear()
             if partition.waiters:

@@ -22,7 +22,7 @@ from millstream.groups.classic_subscription import subscribed_topics as classic_
 from millstream.groups.consumer_group import ConsumerGroup, TopicsView
 from millstream.groups.consumer_target import subscribed_topics as consumer_topics
 from millstream.groups.consumer_validation import check_commit, check_fetch
-from millstream.groups.group_records import GroupTombstone, OffsetTombstone
+from millstream.groups.group_records import GroupTombstone, OffsetCommitted, OffsetTombstone
 from millstream.groups.migration import AnyGroup
 from millstream.groups.offsets import (
     Committer,
@@ -111,6 +111,21 @@ def forget_topics(hosted: Hosted, is_gone: Callable[[str], bool]) -> Result:
     """Topics are gone, and with them how far the group had come."""
     records = tombstones(hosted.group_id, hosted.offsets, lambda key: is_gone(key[0]))
     return Outcome(hosted.group, records)
+
+
+def set_back(hosted: Hosted, cut_end: Callable[[str, int], int | None]) -> Result:
+    """Take back what was committed past the end of a log that a crash has cut.
+
+    Those records were read before they were on disk. Others will take their offsets, and must
+    be read too.
+    """
+    records = []
+    for (topic, partition), committed in hosted.offsets.items():
+        end_offset = cut_end(topic, partition)
+        if end_offset is not None and committed.offset > end_offset:
+            cut = committed._replace(offset=end_offset)
+            records.append(OffsetCommitted(hosted.group_id, topic, partition, cut))
+    return Outcome(hosted.group, tuple(records))
 
 
 def expire(hosted: Hosted, now_ms: int, retention_ms: int, topics: TopicsView) -> Result:

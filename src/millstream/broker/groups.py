@@ -80,9 +80,14 @@ class GroupCoordinator:
 
     # Life
 
-    async def start(self) -> None:
-        """Bring back what the log holds. Call once, first, when all topics are known."""
+    async def start(self, cut_end: Callable[[str, int], int | None]) -> None:
+        """Bring back what the log holds. Call once, first, when all topics are known.
+
+        `cut_end` tells where a partition's log ends that a crash may have cut.
+        """
         self.replay()
+        for hosted in self._runner.all():
+            self._tell(hosted, steps.set_back(hosted, cut_end))
         # Durable before anyone can create a topic of a name whose offsets were forgotten.
         await self._state_log.all_durable()
 

@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 _LONGEST_FLUSH_TICK_MS = 250
 # However soon a topic wants its data flushed: each look costs a little for every log.
 _SHORTEST_FLUSH_TICK_MS = 5
+_DELETION_TICK_MS = 1000
 
 
 class _Compaction(NamedTuple):
@@ -70,6 +71,7 @@ class Housekeeping:
             tasks.create_task(self._every(lambda: self._flush_tick_ms, self._flush))
             tasks.create_task(self._every(lambda: self._storage.checkpoint_ms, self._checkpoint))
             tasks.create_task(self._every(lambda: self._storage.retention_check_ms, self._clean))
+            tasks.create_task(self._every(lambda: _DELETION_TICK_MS, self._remove_deleted))
 
     async def release(self, logs: Sequence[LocalLog]) -> None:
         """Return when no thread is at work on logs that are about to go."""
@@ -121,8 +123,13 @@ class Housekeeping:
             # Other work comes first, however many logs there are.
             await asyncio.sleep(0)
         due = self._remover.take_due(self._clock.now_ms())
-        leftovers = self._directory.take_leftovers()
-        await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due, leftovers)))
+        await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due)))
+
+    async def _remove_deleted(self) -> None:
+        """Give the room of deleted topics back."""
+        if leftovers := self._directory.take_leftovers():
+            work = asyncio.to_thread(self._remove_trees, leftovers)
+            await _to_its_end(asyncio.create_task(work))
 
     def _expire(self, log: LocalLog) -> None:
         log.roll_if_due()
@@ -177,14 +184,16 @@ class Housekeeping:
         delay_ms = log.settings.file_delete_delay_ms
         self._remover.add(paths, due_ms=self._clock.now_ms() + delay_ms)
 
-    def _remove(self, files: list[str], trees: list[str]) -> None:
-        for path in files:
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
             try:
                 self._filesystem.remove(path)
             except OSError as error:
                 # It is tried again when the log is next opened.
                 _log.error("%s could not be removed: %s", path, error)
-        for path in trees:
+
+    def _remove_trees(self, paths: list[str]) -> None:
+        for path in paths:
             try:
                 remove_tree(self._filesystem, path)
             except OSError as error:

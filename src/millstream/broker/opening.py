@@ -15,15 +15,13 @@ from millstream.clock import Clock
 from millstream.errors import InvalidSetting
 from millstream.records import records_of
 from millstream.settings.log import LogSettings
-from millstream.settings.names import is_internal_topic
+from millstream.settings.names import CATALOG_TOPIC, is_internal_topic
 from millstream.settings.overrides import effective
 from millstream.settings.storage import StorageSettings
 from millstream.storage.data_directory import DataDirectory, TopicLogs
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.local_log import LocalLog
 from millstream.storage.log_walk import sound_batches
-
-CATALOG_TOPIC = "__catalog"
 
 INTERNAL_OVERRIDES: Mapping[str, str] = {
     "cleanup.policy": "compact",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.errors import MillstreamError, StorageFailure
+from millstream.errors import MillstreamError, StorageFailure, Unavailable
 from millstream.storage.local_log import LocalLog
 
 if TYPE_CHECKING:
     from millstream.broker.topics import Topic
+
+
+_log = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
@@ -20,7 +24,7 @@ class Waiter(Protocol):
 class Partition:
     """A place to append to and read from."""
 
-    __slots__ = ("_log", "failure", "number", "topic", "waiters")
+    __slots__ = ("_log", "failure", "is_refusing", "number", "topic", "waiters")
 
     def __init__(
         self,
@@ -34,6 +38,8 @@ class Partition:
         self.number = number
         self._log = log
         self.failure = None if log else _as_storage_failure(topic.name, number, failure)
+        self.is_refusing = False
+        """Whether the last append failed for no fault of its sender."""
         # Fetches that wait for more of it, first come first; each can be taken out at once.
         self.waiters: dict[Waiter, None] = {}
 
@@ -44,6 +50,19 @@ class Partition:
             assert self.failure is not None
             raise self.failure
         return self._log
+
+    def note_refusal(self, outcome: int | MillstreamError) -> None:
+        """Tell whoever reads the log once when the log begins to refuse records, and when it ends.
+
+        Clients try again in silence until they give up.
+        """
+        if isinstance(outcome, Unavailable | StorageFailure) == self.is_refusing:
+            return
+        self.is_refusing = not self.is_refusing
+        if self.is_refusing:
+            _log.error("%s/%d takes no records: %s", self.topic.name, self.number, outcome)
+        else:
+            _log.info("%s/%d takes records again", self.topic.name, self.number)
 
     def wake(self) -> None:
         """Tell those who wait that there is more, or that they wait in vain."""

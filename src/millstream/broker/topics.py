@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from typing import Any, TypeVar
 
 from millstream.broker.opening import (
-    CATALOG_TOPIC,
     INTERNAL_OVERRIDES,
     Opened,
     defaults_of,
@@ -30,7 +29,7 @@ from millstream.catalog.commands import Outcome
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, NotFound, UnknownTopic, UnknownTopicId
 from millstream.settings.log import LogSettings
-from millstream.settings.names import is_internal_topic
+from millstream.settings.names import CATALOG_TOPIC, OFFSETS_TOPIC, is_internal_topic
 from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.flusher import Flusher
@@ -38,7 +37,6 @@ from millstream.storage.local_log import LocalLog
 
 _log = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _OWN_TOPICS = (OFFSETS_TOPIC,)
 
 _T = TypeVar("_T")
@@ -191,6 +189,14 @@ class Topics:
             return self.partition(topic, number)
         return self.partition(self.by_id(topic).name, number)
 
+    def cut_end(self, name: str, number: int) -> int | None:
+        """Where a log ends that a crash may have cut; None for any other."""
+        try:
+            log = self.partition(name, number).log
+        except MillstreamError:
+            return None
+        return None if log.report.clean else log.end_offset
+
     def state_log(self, name: str) -> StateLog:
         """The state that one of the broker's own topics holds."""
         return self._state_log_of(self.partition(name, 0).log)
@@ -273,6 +279,8 @@ class Topics:
             raise
         self._directory.add(logs)
         topic = self._add(entry)
+        if not topic.is_internal:
+            _log.info("topic %s with %d partitions is created", topic.name, entry.partitions)
         _tell(self.on_changed, topic)
         return topic
 
@@ -393,6 +401,7 @@ class Topics:
             for forget in self.forgetting:
                 await forget(entry.name)
             self._append(commands.end_delete(self._catalog, entry.name))
+            _log.info("topic %s is deleted", entry.name)
         except (OSError, MillstreamError) as error:
             # Its name stays taken; the next start takes away what is left of it.
             _log.error("topic %s is deleted, but its name is not free: %s", entry.name, error)

@@ -128,7 +128,7 @@ def allocate_producer_ids(catalog: Catalog, count: int) -> Outcome[range]:
     return _made(catalog, producer_ids_record(first + count), range(first, first + count))
 
 
-_NOT_INTERNAL = "one that does not begin with __: those are the broker's own"
+_NOT_INTERNAL = "a name that is not one of the broker's own"
 
 
 def _own_topic(catalog: Catalog, name: str) -> TopicEntry:

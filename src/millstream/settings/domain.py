@@ -159,24 +159,34 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """HOST:PORT, [IPV6]:PORT or `off`."""
+class Reachable:
+    """HOST:PORT that others can connect to, or nothing."""
 
-    may_be_empty: bool = False
-
-    @property
-    def expected(self) -> str:
-        return "HOST:PORT with a port from 0 to 65535, or off"
+    expected: str = "HOST:PORT that clients can connect to, or nothing"
 
     def convert(self, raw: object) -> object:
         return raw
 
     def contains(self, value: object) -> bool:
-        if not isinstance(value, str):
-            return False
-        if value == "":
-            return self.may_be_empty
-        return value == "off" or split_address(value) is not None
+        if not isinstance(value, str) or value == "":
+            return value == ""
+        host, port = split_address(value) or ("", 0)
+        return port > 0 and host not in {"0.0.0.0", "::"}  # noqa: S104 - it is refused
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """HOST:PORT, [IPV6]:PORT or `off`."""
+
+    @property
+    def expected(self) -> str:
+        return "HOST:PORT or [IPV6]:PORT, with a port from 0 to 65535, or off"
+
+    def convert(self, raw: object) -> object:
+        return raw
+
+    def contains(self, value: object) -> bool:
+        return isinstance(value, str) and (value == "off" or split_address(value) is not None)
 
 
 def split_address(text: str) -> tuple[str, int] | None:

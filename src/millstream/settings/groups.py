@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.errors import InvalidSetting
 from millstream.settings.declaration import check, setting
 from millstream.settings.domain import INT_MAX, LONG_MAX, OneOf, Whole
 
@@ -77,3 +78,10 @@ class GroupSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.min_session_timeout_ms > self.max_session_timeout_ms:
+            raise InvalidSetting(
+                name="group.min.session.timeout.ms",
+                value=self.min_session_timeout_ms,
+                expected="no more than group.max.session.timeout.ms, "
+                f"which is {self.max_session_timeout_ms}",
+            )

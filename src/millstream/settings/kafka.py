@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.errors import InvalidSetting
 from millstream.settings.declaration import check, setting
-from millstream.settings.domain import INT_MAX, LONG_MAX, Address, Whole
+from millstream.settings.domain import INT_MAX, LONG_MAX, Address, Reachable, Whole
 
 _MIB = 1024**2
 
@@ -24,7 +24,7 @@ class KafkaSettings:
     advertised_listener: str = setting(
         "advertised.listeners",
         "",
-        Address(may_be_empty=True),
+        Reachable(),
         "Address that clients are told to use; empty for the one they connected to.",
     )
     request_max_bytes: int = setting(

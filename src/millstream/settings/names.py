@@ -7,7 +7,9 @@ import re
 from millstream.errors import InvalidName
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_INTERNAL_PREFIX = "__"
+CATALOG_TOPIC = "__catalog"
+OFFSETS_TOPIC = "__consumer_offsets"
+_INTERNAL_TOPICS = {CATALOG_TOPIC, OFFSETS_TOPIC, "__transaction_state"}
 
 
 def is_topic_name(name: str) -> bool:
@@ -26,4 +28,4 @@ def check_topic_name(name: str) -> None:
 
 def is_internal_topic(name: str) -> bool:
     """Whether a topic is the broker's own, which clients neither create nor delete."""
-    return name.startswith(_INTERNAL_PREFIX)
+    return name in _INTERNAL_TOPICS

@@ -34,9 +34,15 @@ class StorageSettings:
     )
     recovery_threads: int = setting(
         "num.recovery.threads.per.data.dir",
+        1,
+        Whole(1, 1024),
+        "Threads that open logs at the start; more pay where long logs lie on a slow disk.",
+    )
+    closing_threads: int = setting(
+        "millstream.closing.threads",
         8,
         Whole(1, 1024),
-        "Threads that open logs at the start and close them at the end.",
+        "Threads that sync and close logs at the end.",
     )
     checkpoint_ms: int = setting(
         "millstream.checkpoint.ms",

@@ -93,15 +93,26 @@ class DataDirectory:
         self._lock = filesystem.lock(os.path.join(path, "lock"), f"process {os.getpid()}")
         try:
             self._checkpoint = CheckpointFile(filesystem, os.path.join(path, "checkpoint"))
+            # First, because a full disk has room for nothing else before that.
+            self._leftovers = self._remove_deleted()
             self._load_checkpoint()
-            self._leftovers = [
-                os.path.join(path, "deleted", name)
-                for name in filesystem.directories(os.path.join(path, "deleted"))
-            ]
             self._open_all(survey(self))
         except BaseException:
             self._lock.release()
             raise
+
+    def _remove_deleted(self) -> list[str]:
+        """Remove what is left of deleted topics; what cannot be is returned."""
+        parent = os.path.join(self._path, "deleted")
+        left = []
+        for name in self._filesystem.directories(parent):
+            path = os.path.join(parent, name)
+            try:
+                remove_tree(self._filesystem, path)
+            except OSError as error:
+                self._notes.append(f"{path} is left of a deleted topic: {error}")
+                left.append(path)
+        return left
 
     def _load_checkpoint(self) -> None:
         try:
@@ -118,7 +129,9 @@ class DataDirectory:
             found.update(dict.fromkeys(f"{topic}/{n}" for n in range(logs.partitions)))
         names = [name for name in found if name not in self._logs]
         open_one = partial(self._try_open, expected)
-        for name, opened in zip(names, self._each(open_one, names), strict=True):
+        for name, opened in zip(
+            names, _each(open_one, names, self._storage.recovery_threads), strict=True
+        ):
             if isinstance(opened, LocalLog):
                 self._logs[name] = opened
             else:
@@ -126,13 +139,6 @@ class DataDirectory:
                 self._notes.append(f"{name} cannot be opened: {opened}")
         self._unopened = {n: c for n, c in self._unopened.items() if n in self._broken}
         self._known = {}
-
-    def _each(self, work: Callable[[_Thing], _Result], things: Iterable[_Thing]) -> list[_Result]:
-        """Do something that waits for the disk to many things: the disk serves many at once."""
-        if self._storage.recovery_threads == 1:
-            return [work(thing) for thing in things]
-        with ThreadPoolExecutor(self._storage.recovery_threads) as threads:
-            return list(threads.map(work, things))
 
     def _found(self) -> Iterator[str]:
         topics = os.path.join(self._path, "topics")
@@ -278,7 +284,9 @@ class DataDirectory:
     def close(self) -> None:
         """Make every log durable, mark those that were closed cleanly, and let go."""
         try:
-            self._notes += filter(None, self._each(_close, self._logs.values()))
+            self._notes += filter(
+                None, _each(_close, self._logs.values(), self._storage.closing_threads)
+            )
             self._checkpoint_now()
         except OSError as error:
             self._notes.append(f"no log is marked as closed cleanly: {error}")
@@ -329,6 +337,19 @@ def remove_tree(filesystem: Filesystem, path: str) -> None:
     for name in filesystem.directories(path):
         remove_tree(filesystem, os.path.join(path, name))
     filesystem.remove_directory(path)
+
+
+def _each(
+    work: Callable[[_Thing], _Result], things: Iterable[_Thing], threads: int
+) -> list[_Result]:
+    """Do something that waits for the disk to many things: the disk serves many at once.
+
+    What mostly computes is slower in many threads than in one.
+    """
+    if threads == 1:
+        return [work(thing) for thing in things]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, things))
 
 
 def _close(log: LocalLog) -> str | None:

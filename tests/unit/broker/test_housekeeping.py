@@ -35,7 +35,7 @@ SETTINGS = LogSettings(
     file_delete_delay_ms=5000,
 )
 STORAGE = StorageSettings(
-    checkpoint_ms=5, retention_check_ms=5, recovery_threads=1, cached_segments=4
+    checkpoint_ms=5, retention_check_ms=5, closing_threads=1, cached_segments=4
 )
 
 

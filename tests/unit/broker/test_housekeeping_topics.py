@@ -164,7 +164,7 @@ def test_files_of_deleted_topics_are_removed() -> None:
         append(host.directory.create("orders", 0), batch_of(b"a"))
         host.directory.forget("orders", bytes(16)).run()
         assert disk.directories(f"{PATH}/deleted") == [bytes(16).hex()]
-        await upkeep._clean()
+        await upkeep._remove_deleted()
         assert disk.directories(f"{PATH}/deleted") == []
 
     run(test)
@@ -179,7 +179,7 @@ def test_directory_that_cannot_be_removed_is_logged(caplog: pytest.LogCaptureFix
         host = TopicHost(StubbornFilesystem())
         host.directory.create("orders", 0)
         host.directory.forget("orders", bytes(16)).run()
-        await upkeep_of(host.directory, host)._clean()
+        await upkeep_of(host.directory, host)._remove_deleted()
         assert "could not be removed" in caplog.text
 
     run(test)

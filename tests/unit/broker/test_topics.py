@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.topics import OFFSETS_TOPIC, Topic
+from millstream.broker.topics import Topic
 from millstream.clock import ManualClock
 from millstream.errors import (
     AlreadyExists,
@@ -24,6 +24,7 @@ from millstream.errors import (
     UnknownTopicId,
 )
 from millstream.settings.log import LogSettings
+from millstream.settings.names import OFFSETS_TOPIC
 from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.data_directory import DataDirectory
@@ -190,7 +191,7 @@ def test_refused_creation_changes_nothing() -> None:
         host = await started()
         for name, partitions, overrides, error in (
             ("a b", 1, {}, InvalidName),
-            ("__mine", 1, {}, InvalidName),
+            ("__transaction_state", 1, {}, InvalidName),
             ("a", 0, {}, InvalidPartitions),
             ("a", 1, {"x": "y"}, InvalidSetting),
         ):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.topics import OFFSETS_TOPIC, Topic
+from millstream.broker.topics import Topic
 from millstream.errors import (
     AlreadyExists,
     InvalidName,
@@ -16,6 +16,7 @@ from millstream.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from millstream.settings.names import OFFSETS_TOPIC
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
 from tests.fakes.fake_disk import SECTOR_BYTES

@@ -70,15 +70,16 @@ def test_names_that_differ_only_in_dot_and_underscore_clash() -> None:
 
 
 def test_name_of_the_brokers_own_is_refused_to_clients() -> None:
-    with pytest.raises(InvalidName, match="__"):
-        created("__mine")
-    catalog = created("__own", internal=True)
+    with pytest.raises(InvalidName, match="broker's own"):
+        created("__catalog")
+    assert "__mine" in created("__mine").topics
+    catalog = created("__consumer_offsets", internal=True)
     with pytest.raises(InvalidName):
-        begin_delete(catalog, "__own")
+        begin_delete(catalog, "__consumer_offsets")
     with pytest.raises(InvalidName):
-        add_partitions(catalog, "__own", total=9)
+        add_partitions(catalog, "__consumer_offsets", total=9)
     with pytest.raises(InvalidName):
-        alter_settings(catalog, "__own", {"cleanup.policy": "delete"})
+        alter_settings(catalog, "__consumer_offsets", {"cleanup.policy": "delete"})
 
 
 @pytest.mark.parametrize("partitions", [0, -1, -5, MAX_PARTITIONS + 1])

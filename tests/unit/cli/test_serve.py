@@ -129,7 +129,10 @@ def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         message = failure(start("serve", "--data-dir", str(tmp_path), "--kafka", address))
-    assert message.startswith(f"millstream: listeners = '{address}': expected an address")
+    assert message.startswith(
+        f"millstream: listeners = '{address}': expected an address that is free"
+    )
+    assert "in use" in message
 
 
 @pytest.mark.parametrize("address", ["9092", "localhost:", ":9092", "localhost:65536", "a:b:1"])

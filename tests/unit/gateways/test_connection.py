@@ -244,7 +244,8 @@ def test_bytes_after_a_request_are_let_be(tmp_path: Path) -> None:
         (struct.pack(">i", -1), "a request of -1 bytes, where socket.request.max.bytes is"),
         (struct.pack(">i", 101 << 20), "where socket.request.max.bytes is 104857600"),
         (framed(header(3, 9, 1) + b"\xff\xff\xff\xff\x07"), "MetadataRequest.topics has size"),
-        (b"GET / HTTP/1.1\r\n\r\n", "a request of 1195725856 bytes"),
+        (b"GET / HTTP/1.1\r\n\r\n", "it speaks TLS or HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "it speaks TLS or HTTP"),
     ],
 )
 def test_request_that_cannot_be_understood_ends_that_one_connection(

@@ -13,7 +13,6 @@ from millstream.broker.broker import Broker
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.topics import OFFSETS_TOPIC
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import consumer_group_describe, consumer_group_heartbeat
@@ -27,6 +26,7 @@ from millstream.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from millstream.settings.loader import Settings
+from millstream.settings.names import OFFSETS_TOPIC
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.topic_host import TopicHost
 

@@ -14,7 +14,6 @@ from millstream.broker.broker import Broker
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.topics import OFFSETS_TOPIC
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import (
@@ -49,6 +48,7 @@ from millstream.protocol.messages.offset_fetch import (
 from millstream.protocol.messages.sync_group import SyncGroupRequestAssignment
 from millstream.settings.groups import GroupSettings
 from millstream.settings.loader import Settings
+from millstream.settings.names import OFFSETS_TOPIC
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.topic_host import TopicHost
 

@@ -132,7 +132,7 @@ def test_topic_is_not_created_when_client_or_broker_will_not_have_it(desk: Admin
 def test_metadata_of_a_name_that_is_none_is_refused(desk: AdminDesk, may_create: bool) -> None:
     answer = metadata_of(desk, "a b", "", allow_auto_topic_creation=may_create)
     assert [each.error_code for each in answer.topics] == [17, 17]
-    [internal] = metadata_of(desk, "__mine").topics
+    [internal] = metadata_of(desk, "__transaction_state").topics
     assert internal.error_code == 17
 
 
@@ -202,7 +202,7 @@ def test_what_is_left_to_the_broker_is_its_default() -> None:
     ("asked", "code"),
     [
         (topic("a b"), 17),
-        (topic("__mine"), 17),
+        (topic("__transaction_state"), 17),
         (topic("taken"), 36),
         (topic("or.ders", 0), 37),
         (topic("orders", -2), 37),

@@ -10,6 +10,7 @@ from millstream.settings.domain import (
     Flag,
     Fraction,
     OneOf,
+    Reachable,
     SomeOf,
     Text,
     Whole,
@@ -36,7 +37,8 @@ from millstream.settings.domain import (
         (Address(), "localhost:0", "localhost:0"),
         (Address(), "PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://0.0.0.0:9092"),
         (Address(), "off", "off"),
-        (Address(may_be_empty=True), "", ""),
+        (Reachable(), "", ""),
+        (Reachable(), "broker.example:9092", "broker.example:9092"),
     ],
 )
 def test_allowed_value_is_converted(domain: Domain, raw: object, value: object) -> None:
@@ -69,6 +71,10 @@ def test_allowed_value_is_converted(domain: Domain, raw: object, value: object) 
         (Flag(), "yes"),
         (OneOf(("up", "down")), "sideways"),
         (OneOf(("up", "down")), ["up"]),
+        (Reachable(), "off"),
+        (Reachable(), "broker.example:0"),
+        (Reachable(), "0.0.0.0:9092"),
+        (Reachable(), "[::]:9092"),
         (Address(), ""),
         (Address(), "localhost"),
         (Address(), "localhost:65536"),

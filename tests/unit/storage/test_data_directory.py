@@ -43,7 +43,9 @@ def open_directory(
     return DataDirectory(
         filesystem or LocalFilesystem(),
         path,
-        storage=StorageSettings(recovery_threads=threads, cached_segments=cached_segments),
+        storage=StorageSettings(
+            recovery_threads=threads, closing_threads=threads, cached_segments=cached_segments
+        ),
         defaults=settings,
         clock=ManualClock(),
     )

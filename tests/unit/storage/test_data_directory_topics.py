@@ -29,7 +29,7 @@ def open_directory(
     return DataDirectory(
         filesystem,
         path,
-        storage=StorageSettings(recovery_threads=1),
+        storage=StorageSettings(closing_threads=1),
         defaults=LogSettings(),
         clock=ManualClock(),
         survey=lambda _: expected or {},
@@ -70,7 +70,7 @@ def test_survey_reads_a_log_before_all_others_are_open() -> None:
     again = DataDirectory(
         disk,
         PATH,
-        storage=StorageSettings(recovery_threads=1),
+        storage=StorageSettings(closing_threads=1),
         defaults=LogSettings(),
         clock=ManualClock(),
         survey=survey,
@@ -120,13 +120,32 @@ def test_topic_forgotten_in_a_survey_keeps_what_is_known_of_the_others() -> None
     again = DataDirectory(
         disk,
         PATH,
-        storage=StorageSettings(recovery_threads=1),
+        storage=StorageSettings(closing_threads=1),
         defaults=LogSettings(),
         clock=ManualClock(),
         survey=survey,
     )
     assert again.partitions() == {"kept": 1}
     assert again.take_leftovers() == [f"{PATH}/deleted/{ID.hex()}"]
+
+
+def test_room_of_deleted_topics_is_given_back_before_anything_is_written() -> None:
+    disk = FakeFilesystem()
+    directory = open_directory(disk)
+    append(directory.create("gone", 0), batch_of(b"a"))
+    directory.forget("gone", ID).run()
+    directory.close()
+    assert disk.directories(f"{PATH}/deleted") == [ID.hex()]
+
+    class Watched(FakeFilesystem):
+        def rename(self, source: str, target: str) -> None:
+            assert not disk.directories(f"{PATH}/deleted"), "a checkpoint comes first"
+            super().rename(source, target)
+
+    disk.__class__ = Watched
+    again = open_directory(disk)
+    assert again.take_leftovers() == []
+    assert disk.directories(f"{PATH}/deleted") == []
 
 
 def test_new_logs_are_made_without_a_sync_and_are_durable_with_their_first() -> None:

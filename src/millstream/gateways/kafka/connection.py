@@ -51,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
             topics=door.broker.topics,
             cycle=door.cycle,
             flusher=door.broker.flusher,
+            max_unpacked_bytes=door.broker.settings.storage.max_decompressed_bytes,
             hang_up=self._end,
         )
         self._fetching = fetch.Fetching(
@@ -343,6 +344,9 @@ def _framed(header: bytes, reply: Struct, version: int) -> Parts:
 
 
 def _bad_size(size: int, limit: int) -> str:
+    first_bytes = _pack_size(size)
+    if first_bytes.startswith(_TLS_HANDSHAKE) or first_bytes in _HTTP_METHODS:
+        return "it speaks TLS or HTTP, and this port speaks Kafka's protocol, unencrypted"
     if size < 0 or size > limit:
         return f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
     return f"a request of {size} bytes cannot hold a header"
@@ -352,4 +356,6 @@ _unpack_size = struct.Struct(">i").unpack_from
 _pack_size = struct.Struct(">i").pack
 _unpack_header = struct.Struct(">hhi").unpack_from
 _unpack_api_key = struct.Struct(">h").unpack_from
+_TLS_HANDSHAKE = b"\x16\x03"
+_HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"}
 _NO_TRANSPORT = asyncio.Transport()

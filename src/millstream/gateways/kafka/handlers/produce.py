@@ -51,7 +51,6 @@ VERSIONS = (0, 13)
 _OLDEST_SERVED = 3
 _OLDEST_REPEATED = 5
 _VALID_ACKS = (ALL_REPLICAS, NO_ANSWER, 1)
-_MAX_UNPACKED_BYTES = 128 << 20
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
 _RESERVED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 
@@ -65,6 +64,7 @@ class Producing:
         "_entries",
         "_flusher",
         "_hang_up",
+        "_max_unpacked_bytes",
         "_repeated",
         "_topics",
     )
@@ -76,10 +76,12 @@ class Producing:
         topics: Topics,
         cycle: AppendCycle,
         flusher: Flusher,
+        max_unpacked_bytes: int,
         hang_up: Callable[[str], None],
     ) -> None:
         """`hang_up` ends the connection for a reason."""
         self._answers = answers
+        self._max_unpacked_bytes = max_unpacked_bytes
         self._hang_up = hang_up
         self._topics = topics
         self._cycle = cycle
@@ -147,7 +149,7 @@ class Producing:
                 return partition.failure
             if partition.topic.is_internal:
                 return ErrorCode.INVALID_TOPIC_EXCEPTION
-            _check_records(partition, batch)
+            _check_records(partition, batch, self._max_unpacked_bytes)
         except MillstreamError as error:
             return error.with_traceback(None)
         if len(batch) > _LOW_ATTRIBUTES_AT and batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
@@ -229,13 +231,13 @@ def _refusal(version: int, request: ProduceRequest) -> ErrorCode | None:
     return None
 
 
-def _check_records(partition: Partition, batch: memoryview) -> None:
+def _check_records(partition: Partition, batch: memoryview, max_unpacked_bytes: int) -> None:
     """Raise for records that clients may not write, or not to this topic."""
     if len(batch) < HEADER_BYTES:
         return  # the log says what is wrong with it
     if batch[_LOW_ATTRIBUTES_AT] & CONTROL_BIT:
         raise InvalidRecord(topic=partition.topic.name, reason="only the broker writes markers")
-    if _is_compacted(partition) and has_keyless(batch, limit_bytes=_MAX_UNPACKED_BYTES):
+    if _is_compacted(partition) and has_keyless(batch, limit_bytes=max_unpacked_bytes):
         raise InvalidRecord(
             topic=partition.topic.name, reason="it is compacted, so every record needs a key"
         )

@@ -1,4 +1,4 @@
-"""Committed offsets of a topic that is deleted: the next topic of its name has none of them."""
+"""Committed offsets and the ends of topics: of those deleted, and of those that a crash has cut."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
-from millstream.broker.topics import OFFSETS_TOPIC
 from millstream.errors import AlreadyExists
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.settings.groups import GroupSettings
+from millstream.settings.names import OFFSETS_TOPIC
 from millstream.storage.flusher import Done
 from millstream.storage.partition_log import PartitionLog
 from tests.fakes.fake_filesystem import FakeFilesystem
+from tests.fakes.sample_batches import batch_of
 from tests.fakes.topic_host import PATH, TopicHost
 
 NOBODY = Committer("", None, -1)
@@ -43,7 +44,7 @@ class Home:
             topics=GroupTopics(self.topics).view,
             new_member_id=lambda name: name,
         )
-        await self.groups.start()
+        await self.groups.start(self.topics.cut_end)
         self.topics.forgetting.append(self.groups.topic_deleted)
 
     async def create(self) -> None:
@@ -141,5 +142,30 @@ def test_offsets_that_cannot_be_forgotten_keep_the_name_until_the_next_start() -
         again = await home.after_power_cut()
         await again.create()
         assert await again.offsets() == {}
+
+    run(test)
+
+
+def test_offset_past_the_end_of_a_log_that_a_crash_has_cut_is_set_back() -> None:
+    async def test() -> None:
+        home = await with_commit()
+        log = home.topics.partition("orders", 0).log
+        log.append([batch_of(b"synced")])
+        log.sync()
+        log.append([batch_of(b"lost") for _ in range(4)])
+        again = await home.after_power_cut()
+        assert again.topics.partition("orders", 0).log.end_offset == 1
+        assert await again.offsets() == {("orders", 0): 1}
+
+    run(test)
+
+
+def test_offset_past_the_end_of_a_log_outlives_a_clean_stop() -> None:
+    async def test() -> None:
+        home = await with_commit()
+        home.host.close()
+        again = Home(home.disk, first_id=1000)
+        await again.start()
+        assert await again.offsets() == {("orders", 0): 5}
 
     run(test)
