@@ -40,6 +40,7 @@ class DirectTransport(asyncio.Transport):
             space[:count] = data[position : position + count]
             position += count
             self._protocol.buffer_updated(count)
+            assert not self._unchecked, "an answer is not whole"
 
     def hang_up(self) -> None:
         """As the event loop does when the client has gone."""
@@ -55,10 +56,7 @@ class DirectTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         assert not self.is_closed
         self._unchecked += data
-        self._check_answers()
-
-    def writelines(self, parts: Any) -> None:
-        self.write(b"".join(parts))
+        self._take_answers()
 
     def pause_reading(self) -> None:
         assert self.takes_input
@@ -77,12 +75,13 @@ class DirectTransport(asyncio.Transport):
             assert self._protocol is not None
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
-    def _check_answers(self) -> None:
-        """Only whole answers are ever sent."""
+    def _take_answers(self) -> None:
         position = 0
-        while position < len(self._unchecked):
+        while len(self._unchecked) - position >= 4:
             (size,) = struct.unpack_from(">i", self._unchecked, position)
-            assert 4 <= size <= len(self._unchecked) - position - 4, "an answer is not whole"
+            assert size >= 4, "an answer has no header"
+            if size > len(self._unchecked) - position - 4:
+                break
             self.answers.append(bytes(self._unchecked[position : position + 4 + size]))
             position += 4 + size
-        self._unchecked.clear()
+        del self._unchecked[:position]

@@ -26,9 +26,11 @@ class Woken:
 
 
 def partitions_of(
-    count: int = 1, overrides: Mapping[str, str] | None = None
+    count: int = 1,
+    overrides: Mapping[str, str] | None = None,
+    disk: FakeFilesystem | None = None,
 ) -> tuple[TopicHost, list[Partition]]:
-    host = TopicHost(FakeFilesystem())
+    host = TopicHost(disk or FakeFilesystem())
 
     async def main() -> list[Partition]:
         await host.start()
@@ -131,3 +133,24 @@ def test_failure_afterwards_takes_all_outcomes_back() -> None:
     failure = StorageFailure(path="t/0", operation="sync", reason="it is broken")
     kept.fail(failure)
     assert kept.outcomes == [failure]
+
+
+def test_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    disk = FakeFilesystem()
+    _, [partition] = partitions_of(disk=disk)
+    cycle = AppendCycle()
+
+    def append(times: int) -> None:
+        for _ in range(times):
+            cycle.add(partition, memoryview(batch_of(b"x" * 100)))
+            cycle.run()
+
+    with caplog.at_level("INFO"):
+        append(2)
+        assert caplog.messages == []
+        disk.space_bytes = 0
+        append(3)
+        assert ["takes no records: no space left" in said for said in caplog.messages] == [True]
+        disk.space_bytes = None
+        append(2)
+    assert caplog.messages[1:] == ["t/0 takes records again"]
