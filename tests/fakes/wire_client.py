@@ -15,8 +15,8 @@ from typing import Any
 
 from millstream.protocol.apis import is_flexible, response_class
 from millstream.protocol.codec import decode, encode
-from millstream.protocol.headers import has_flexible_response
 from millstream.protocol.notation import Struct
+from tests.fakes.request_header import has_flexible_response
 from tests.fakes.wire_messages import (
     FetchPartition,
     FetchRequest,

@@ -9,43 +9,23 @@ response never has them, because a client asks for it before it knows what the b
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from millstream.errors import MalformedMessage
-from millstream.protocol.apis import API_VERSIONS, is_flexible
 from millstream.protocol.primitives import UNREADABLE, Buffer, bad_size, skip_tags
 
-_FIXED: Final = struct.Struct(">hhi")
+_FIXED_BYTES: Final = 8
 _SIZE: Final = struct.Struct(">h")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _FLEXIBLE_RESPONSE: Final = struct.Struct(">ix")
-
-
-class RequestHeader(NamedTuple):
-    """Who asks for what."""
-
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-
-
-def parse_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header at the start of a request, and the position of the body."""
-    try:
-        api_key, version, correlation_id = _FIXED.unpack_from(frame)
-    except struct.error as error:
-        raise MalformedMessage(f"a request of {len(frame)} bytes has no header") from error
-    client_id, position = read_client_id(frame, flexible=is_flexible(api_key, version))
-    return RequestHeader(api_key, version, correlation_id, client_id), position
 
 
 def read_client_id(frame: Buffer, *, flexible: bool) -> tuple[str | None, int]:
     """The client id of a request whose fixed fields are known, and the position of its body."""
     end = len(frame)
     try:
-        (size,) = _SIZE.unpack_from(frame, _FIXED.size)
-        position = _FIXED.size + _SIZE.size
+        (size,) = _SIZE.unpack_from(frame, _FIXED_BYTES)
+        position = _FIXED_BYTES + _SIZE.size
         client_id = None
         if size != -1:
             if not 0 <= size <= end - position:
@@ -60,11 +40,6 @@ def read_client_id(frame: Buffer, *, flexible: bool) -> tuple[str | None, int]:
 
 
 def response_header(correlation_id: int, flexible: bool) -> bytes:
-    """The header of a response; `flexible` as `has_flexible_response` tells."""
+    """The header of a response; ApiVersions' is never flexible."""
     layout = _FLEXIBLE_RESPONSE if flexible else _CORRELATION_ID
     return layout.pack(correlation_id)
-
-
-def has_flexible_response(api_key: int, version: int) -> bool:
-    """Whether the response's header has tagged fields."""
-    return api_key != API_VERSIONS and is_flexible(api_key, version)

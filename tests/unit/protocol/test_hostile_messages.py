@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from millstream.errors import MalformedMessage
 from millstream.protocol.apis import APIS, request_class, response_class
 from millstream.protocol.codec import decode, encode
-from millstream.protocol.headers import parse_request_header, read_client_id
+from millstream.protocol.headers import read_client_id
 from millstream.protocol.notation import Struct
+from tests.fakes.request_header import parse_request_header
 from tests.unit.protocol.kio_values import as_struct, entity_class, plain_messages
 
 WRITTEN_BY_HAND = {0, 1}

@@ -12,10 +12,10 @@ IMPORTS = """
 import sys
 import millstream.protocol.codec
 from millstream.protocol.apis import APIS, request_class
-from millstream.protocol.headers import parse_request_header
+from millstream.protocol.headers import read_client_id
 
 package = "millstream.protocol.messages."
-parse_request_header(b"\\0\\x12\\0\\0\\0\\0\\0\\1\\xff\\xff")
+read_client_id(b"\\0\\x12\\0\\0\\0\\0\\0\\1\\xff\\xff", flexible=False)
 assert not [name for name in sys.modules if name.startswith(package)]
 request_class(12)
 assert [name for name in sys.modules if name.startswith(package)] == [package + "heartbeat"]

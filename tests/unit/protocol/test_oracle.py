@@ -15,17 +15,17 @@ from kio.static.primitive import i16, i32
 
 from millstream.protocol.apis import APIS, is_flexible, request_class, response_class
 from millstream.protocol.codec import decode, encode
-from millstream.protocol.headers import (
-    RequestHeader,
-    has_flexible_response,
-    parse_request_header,
-    response_header,
-)
+from millstream.protocol.headers import response_header
 from millstream.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from millstream.protocol.messages.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
 from millstream.protocol.notation import Struct
+from tests.fakes.request_header import (
+    RequestHeader,
+    has_flexible_response,
+    parse_request_header,
+)
 from tests.unit.protocol.kio_values import (
     as_entity,
     as_struct,

@@ -15,7 +15,6 @@ from millstream.errors import MillstreamError
 class ErrorCode(IntEnum):
     """The codes that we send, by Kafka's names."""
 
-    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
     CORRUPT_MESSAGE = 2
@@ -49,7 +48,6 @@ class ErrorCode(IntEnum):
     GROUP_ID_NOT_FOUND = 69
     FETCH_SESSION_ID_NOT_FOUND = 70
     TOPIC_DELETION_DISABLED = 73
-    FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
     MEMBER_ID_REQUIRED = 79
