@@ -24,6 +24,7 @@ from millstream.clock import Clock, SystemClock
 from millstream.errors import InvalidSetting
 from millstream.gateways.kafka.listener import Door
 from millstream.identity import new_id, new_name
+from millstream.settings.domain import split_address
 from millstream.settings.loader import Settings
 from millstream.settings.names import OFFSETS_TOPIC
 from millstream.storage.data_directory import DataDirectory
@@ -77,7 +78,10 @@ async def _serve(path: str, settings: Settings, say: Say) -> None:
         door = Door(broker, settings.kafka)
         ready = f"ready data={path}"
         if settings.kafka.listener != _OFF:
-            ready += f" kafka={await _open_door(door)}"
+            address = await _open_door(door)
+            ready += f" kafka={address}"
+            if not _is_loopback(address):
+                say(f"whoever reaches {address} can read and write all: there is no authentication")
         try:
             say(ready)
             async with asyncio.TaskGroup() as tasks:
@@ -168,6 +172,11 @@ async def _open_door(door: Door) -> str:
             value=door.settings.listener,
             expected=f"an address that is free to listen on ({reason}); --kafka chooses one",
         ) from None
+
+
+def _is_loopback(address: str) -> bool:
+    host, _ = split_address(address) or ("", 0)
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _recovery_lines(directory: DataDirectory) -> list[str]:

@@ -125,6 +125,15 @@ def test_kafka_door_can_stay_closed(start: Start, tmp_path: Path) -> None:
     assert lines_until_ready(process)[-1] == f"ready data={tmp_path}"
 
 
+@pytest.mark.parametrize(("host", "is_warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_address_that_others_can_reach_is_warned_of(
+    start: Start, tmp_path: Path, host: str, is_warned: bool
+) -> None:
+    process = start("serve", "--data-dir", str(tmp_path), "--kafka", f"{host}:0")
+    said = "\n".join(lines_until_ready(process))
+    assert ("there is no authentication" in said) == is_warned
+
+
 def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
