@@ -428,8 +428,15 @@ class Topics:
         """Run to its end what must not stop half-way because a client went away."""
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._settle)
         return task
+
+    def _settle(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not isinstance(failure, MillstreamError):
+            # A defect: who asked hears of it too, unless they are gone.
+            _log.error("changing a topic failed", exc_info=failure)
 
     def _state_log_of(self, log: LocalLog) -> StateLog:
         return StateLog(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -181,6 +182,26 @@ def test_partitions_that_are_being_added_go_with_the_topic() -> None:
         assert deleted is None
         assert [log.name for log in host.directory.logs() if "orders" in log.name] == []
         assert "orders" not in host.directories()
+
+    run(test)
+
+
+def test_failure_that_nobody_waits_for_any_more_is_quiet() -> None:
+    async def test() -> None:
+        loose: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: loose.append(told))
+        host = await started()
+        topic = await host.topics.create("orders", partitions=1, overrides={})
+        async with topic.turn:
+            addition = asyncio.create_task(host.topics.add_partitions("orders", 2))
+            deletion = asyncio.create_task(host.topics.delete("orders"))
+            await asyncio.sleep(0)
+            addition.cancel()
+            await asyncio.wait([addition])
+        await deletion
+        await host.topics.close()
+        gc.collect()
+        assert loose == []
 
     run(test)
 
