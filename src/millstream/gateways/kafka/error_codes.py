@@ -43,6 +43,10 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     INVALID_PRODUCER_EPOCH = 47
     INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
@@ -56,13 +60,17 @@ class ErrorCode(IntEnum):
     ELECTION_NOT_NEEDED = 84
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
     MISMATCHED_ENDPOINT_TYPE = 114
     UNSUPPORTED_ENDPOINT_TYPE = 115
+    TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
 
 
@@ -80,11 +88,13 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.InvalidRegex: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     errors.InvalidTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
+    errors.InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     errors.InvalidSetting: ErrorCode.INVALID_CONFIG,
     errors.NotFound: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
     errors.UnknownGroup: ErrorCode.GROUP_ID_NOT_FOUND,
     errors.UnknownMember: ErrorCode.UNKNOWN_MEMBER_ID,
+    errors.UnknownTransaction: ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     errors.Conflict: ErrorCode.INVALID_REQUEST,
     errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.AlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -93,10 +103,14 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.MemberIdRequired: ErrorCode.MEMBER_ID_REQUIRED,
     errors.InconsistentProtocol: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    errors.UnknownProducer: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    errors.AbortableTransaction: ErrorCode.TRANSACTION_ABORTABLE,
     errors.NonEmptyGroup: ErrorCode.NON_EMPTY_GROUP,
     errors.SubscribedGroup: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.Fenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.FencedInstance: ErrorCode.FENCED_INSTANCE_ID,
+    errors.FencedProducer: ErrorCode.PRODUCER_FENCED,
     errors.FencedMember: ErrorCode.FENCED_MEMBER_EPOCH,
     errors.StaleMember: ErrorCode.STALE_MEMBER_EPOCH,
     errors.UnreleasedInstance: ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -105,6 +119,8 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.TooManyFiles: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
+    errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.TimedOut: ErrorCode.REQUEST_TIMED_OUT,
     errors.CorruptData: ErrorCode.CORRUPT_MESSAGE,
     errors.StorageFailure: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -1,0 +1,74 @@
+"""What is wrong with records that were sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.errors.base import Conflict, InvalidRequest
+
+
+@dataclass(eq=False)
+class InvalidBatch(InvalidRequest):
+    """The bytes are not a well-formed record batch."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"invalid record batch: {self.reason}"
+
+
+class ChecksumMismatch(InvalidBatch):
+    """The batch was damaged on its way here."""
+
+
+@dataclass(eq=False, kw_only=True)
+class InvalidRecord(InvalidRequest):
+    """A record is well formed, but not one that its topic takes."""
+
+    topic: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} takes no such record: {self.reason}"
+
+
+@dataclass(eq=False, kw_only=True)
+class MessageTooLarge(InvalidRequest):
+    """A batch is larger than the log takes, or unpacks to more than we allow."""
+
+    size_bytes: int
+    limit_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"a batch of {self.size_bytes} bytes is over the limit of {self.limit_bytes}: "
+            "send less at once or raise max.message.bytes"
+        )
+
+
+@dataclass(eq=False)
+class UnsupportedCodec(InvalidRequest):
+    """The batch is compressed in a way we do not know."""
+
+    codec: int
+
+    def __str__(self) -> str:
+        return (
+            f"compression codec {self.codec} is unknown: "
+            "use none, gzip, snappy, lz4 or zstd (0 to 4)"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class OutOfOrderSequence(Conflict):
+    """An idempotent producer's batch does not follow its last one."""
+
+    producer_id: int
+    expected: int
+    actual: int
+
+    def __str__(self) -> str:
+        return (
+            f"producer {self.producer_id} sent sequence {self.actual} where {self.expected} "
+            "comes next: a batch before it is missing"
+        )
