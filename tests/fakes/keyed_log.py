@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.clock import ManualClock
-from millstream.records import Codec, Record, build
+from millstream.records import BatchHeader, Codec, ControlType, Record, build, build_control
 from millstream.settings.log import LogSettings
 from millstream.storage.compaction import install, plan_compaction
 from millstream.storage.compaction_plan import CompactionPlan
 from millstream.storage.filesystem import Filesystem, LocalFilesystem
 from millstream.storage.local_log import LocalLog
+from millstream.storage.log_walk import sound_batches
 from millstream.storage.recovery import LogCheckpoint
 from millstream.storage.segment_cache import SegmentCache
 from tests.fakes.log_steps import append
@@ -37,15 +38,33 @@ def keyed_batch(
     *pairs: Pair,
     codec: Codec = Codec.NONE,
     timestamps_ms: Sequence[int] | None = None,
-    transactional: bool = False,
+    producer_id: int = -1,
 ) -> bytearray:
-    """A batch of records with these keys and values."""
+    """A batch of records with these keys and values, part of a transaction if it has a producer."""
     times = timestamps_ms or [START_MS] * len(pairs)
     records = [
         Record(number, time_ms, key, value)
         for number, ((key, value), time_ms) in enumerate(zip(pairs, times, strict=True))
     ]
-    return build(records, codec=codec, transactional=transactional)
+    has_producer = producer_id >= 0
+    return build(
+        records,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0 if has_producer else -1,
+        transactional=has_producer,
+    )
+
+
+def marker_of(producer_id: int, kind: ControlType, *, timestamp_ms: int = START_MS) -> bytearray:
+    """What ends a producer's transaction."""
+    return build_control(
+        kind,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp_ms=timestamp_ms,
+    )
 
 
 class KeyedLog:
@@ -95,6 +114,19 @@ class KeyedLog:
         """Append a batch whose records have this time."""
         append(self.log, keyed_batch(*pairs, timestamps_ms=[timestamp_ms] * len(pairs)))
 
+    def put_in(self, producer_id: int, *pairs: Pair) -> None:
+        """Append a batch to the transaction of a producer, which it begins if there is none."""
+        append(self.log, keyed_batch(*pairs, producer_id=producer_id))
+
+    def end(self, producer_id: int, kind: ControlType) -> None:
+        """End the transaction of a producer."""
+        append(self.log, marker_of(producer_id, kind))
+
+    def put_transaction(self, producer_id: int, kind: ControlType, *pairs: Pair) -> None:
+        """A whole transaction of one batch."""
+        self.put_in(producer_id, *pairs)
+        self.end(producer_id, kind)
+
     def archive(self) -> None:
         """Close the active segment, and have all on disk."""
         self.clock.advance_ms(SEGMENT_MS)
@@ -131,7 +163,15 @@ class KeyedLog:
                 self.filesystem.remove(path)
 
     def records(self) -> list[Record]:
-        return read_all(self.log)
+        """All records, whatever became of their transactions; and no markers."""
+        markers = {header.base_offset for header in self.headers() if header.is_control}
+        return [record for record in read_all(self.log) if record.offset not in markers]
+
+    def headers(self) -> list[BatchHeader]:
+        return [header for header, _ in sound_batches(self.log, self.log.start_offset)]
+
+    def marker_offsets(self) -> list[int]:
+        return [header.base_offset for header in self.headers() if header.is_control]
 
     def offsets(self) -> list[int]:
         return [record.offset for record in self.records()]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.records import BatchHeader, Codec, Record, build, records_of
+from millstream.records import (
+    BatchHeader,
+    Codec,
+    ControlType,
+    Record,
+    build,
+    build_control,
+    records_of,
+)
 from millstream.storage.batch_walk import split_batches
 from millstream.storage.partition_log import PartitionLog
 
@@ -19,6 +27,7 @@ def batch_of(
     producer_id: int = -1,
     epoch: int = -1,
     sequence: int = -1,
+    transactional: bool = False,
 ) -> bytearray:
     """A batch of these values, as a producer would send it."""
     if timestamps_ms is None:
@@ -33,6 +42,7 @@ def batch_of(
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,
+        transactional=transactional,
     )
 
 
@@ -48,6 +58,34 @@ def idempotent_batch(
     """A batch of an idempotent producer."""
     values = [b"sequence %d" % (sequence + n) for n in range(count)]
     return batch_of(*values, producer_id=producer, epoch=epoch, sequence=sequence)
+
+
+def transactional_batch(
+    sequence: int, *, count: int = 1, epoch: int = 0, producer: int = 7
+) -> bytearray:
+    """A batch that is part of a producer's transaction."""
+    values = [b"%d of a transaction" % n for n in range(count)]
+    return batch_of(
+        *values, producer_id=producer, epoch=epoch, sequence=sequence, transactional=True
+    )
+
+
+def commit_marker(*, epoch: int = 0, producer: int = 7) -> bytearray:
+    return _marker(ControlType.COMMIT, producer, epoch)
+
+
+def abort_marker(*, epoch: int = 0, producer: int = 7) -> bytearray:
+    return _marker(ControlType.ABORT, producer, epoch)
+
+
+def _marker(kind: ControlType, producer: int, epoch: int) -> bytearray:
+    return build_control(
+        kind,
+        producer_id=producer,
+        producer_epoch=epoch,
+        coordinator_epoch=3,
+        timestamp_ms=START_MS,
+    )
 
 
 def headers_in(view: memoryview) -> list[BatchHeader]:

@@ -38,6 +38,8 @@ CRC_FROM = 21
 """The checksum covers the bytes from here to the end of the batch."""
 ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
+PRODUCER_AT = 43
+"""Its id, epoch and base sequence."""
 
 CODEC_BITS = 0x07
 APPEND_TIME_BIT = 0x08
@@ -142,7 +144,13 @@ def validate_produced(buffer: ReadableBuffer) -> BatchHeader:
         raise InvalidBatch(f"{count} records with a last offset delta of {delta} in a new batch")
     if not attributes & CODEC_BITS and count * MIN_RECORD_BYTES > length - _FIXED_BYTES:
         raise InvalidBatch(f"{count} records cannot fit in {length - _FIXED_BYTES} bytes")
-    if producer_id >= 0 and (epoch < 0 or sequence < 0) and not attributes & CONTROL_BIT:
+    if (
+        producer_id >= 0
+        and (epoch < 0 or sequence < 0)
+        and not attributes & CONTROL_BIT
+        # The broker itself writes without sequences, as part of somebody's transaction.
+        and (epoch < 0 or not attributes & TRANSACTIONAL_BIT)
+    ):
         raise InvalidBatch(f"producer {producer_id} with epoch {epoch} and sequence {sequence}")
     return _new(BatchHeader, fields)
 

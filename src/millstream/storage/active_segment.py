@@ -102,8 +102,8 @@ class ActiveSegment:
             trusted_from=self._trusted_from,
         )
 
-    def read(self, offset: int, max_bytes: int) -> memoryview | None:
-        return self._healing(lambda: self.writer().reader().read(offset, max_bytes))
+    def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview | None:
+        return self._healing(lambda: self.writer().reader().read(offset, max_bytes, below=below))
 
     def with_time_index(self, use: Callable[[TimeIndex], _T]) -> _T:
         return self._healing(lambda: use(self.writer().time_index()))

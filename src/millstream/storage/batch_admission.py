@@ -10,14 +10,16 @@ from collections.abc import Sequence
 
 from millstream.errors import MessageTooLarge, MillstreamError
 from millstream.records.batch import (
+    ATTRIBUTES_AT,
     CONTROL_BIT,
+    HEADER_BYTES,
     assign_offset,
     stamp_append_time,
     validate_produced,
 )
 from millstream.settings.log import LogSettings
 from millstream.storage.batch_walk import LEADER_EPOCH
-from millstream.storage.producer_state import ProducerStates
+from millstream.storage.producer_state import TRANSACTION_BITS, ProducerStates
 from millstream.storage.segment_writer import Placed
 
 Outcome = int | MillstreamError
@@ -53,24 +55,32 @@ def admit(
         batch = batches[number]
         size = len(batch)
         try:
-            if size > max_message_bytes:
+            # The broker's own markers must fit everywhere.
+            if size > max_message_bytes and not _is_control(batch):
                 raise MessageTooLarge(size_bytes=size, limit_bytes=max_message_bytes)
             header = validate_produced(batch)
-            idempotent = header.producer_id >= 0 and not header.attributes & CONTROL_BIT
-            if idempotent:
+            known = None
+            is_transactional = header.attributes & TRANSACTION_BITS
+            if is_transactional:
+                known = producers.check_transactional(header, batch)
+            elif header.producer_id >= 0:
                 known = producers.check(
                     header.producer_id,
                     header.producer_epoch,
                     header.base_sequence,
                     header.last_sequence,
                 )
-                if known is not None:
-                    outcomes.append(known)
-                    continue
+            if known is not None:
+                outcomes.append(known)
+                continue
             # Only what is to be stored can be too much for the segment.
             if position and position + size > segment_bytes:
                 break
-            if idempotent:
+            if is_transactional:
+                producers.record_transactional(
+                    header, batch, base_offset=offset, timestamp_ms=now_ms
+                )
+            elif header.producer_id >= 0:
                 producers.record(
                     header.producer_id,
                     header.producer_epoch,
@@ -84,16 +94,18 @@ def admit(
             # Its traceback would hold the buffer.
             outcomes.append(refusal.with_traceback(None))
             continue
-        if is_stamped:
-            stamp_append_time(batch, now_ms)
+        timestamp_ms = _stamp(batch, now_ms) if is_stamped else header.max_timestamp_ms
         assign_offset(batch, offset, LEADER_EPOCH)
         run.parts.append(batch)
-        timestamp_ms = now_ms if is_stamped else header.max_timestamp_ms
         run.placed.append((offset, position, size, timestamp_ms))
         outcomes.append(offset)
         position += size
         offset += header.last_offset_delta + 1
     run.end_offset, run.end_position = offset, position
+
+
+def _is_control(batch: bytearray | memoryview) -> bool:
+    return len(batch) >= HEADER_BYTES and batch[ATTRIBUTES_AT + 1] & CONTROL_BIT != 0
 
 
 def fail_run(outcomes: list[Outcome], first: int, run: Run, failure: MillstreamError) -> None:
@@ -102,3 +114,8 @@ def fail_run(outcomes: list[Outcome], first: int, run: Run, failure: MillstreamE
     outcomes[first:] = [
         failure if isinstance(o, int) and o >= run.base_offset else o for o in outcomes[first:]
     ]
+
+
+def _stamp(batch: bytearray | memoryview, now_ms: int) -> int:
+    stamp_append_time(batch, now_ms)
+    return now_ms

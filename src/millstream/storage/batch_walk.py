@@ -68,6 +68,18 @@ def batch_boundary(log: memoryview, position: int, limit: int) -> int:
     return position
 
 
+def end_of_batches(view: memoryview | bytes) -> int:
+    """The offset after the last one of a run of good batches, which is not empty."""
+    read = _LENGTH.unpack_from
+    position = following = 0
+    while following < len(view):
+        position = following
+        (length,) = read(view, position + _LENGTH_AT)
+        following = position + length + LENGTH_PREFIX_BYTES
+    base, _, delta = _PLACE.unpack_from(view, position)
+    return int(base + delta) + 1
+
+
 def batch_end(log: memoryview, position: int) -> int:
     (length,) = _LENGTH.unpack_from(log, position + _LENGTH_AT)
     return position + int(length) + LENGTH_PREFIX_BYTES

@@ -5,17 +5,21 @@ first batch that changes: a segment that stays whole costs no copy, unless that 
 many. The files are called `<base offset>.cleaned.*` until the whole pass is committed.
 
 Invariant: batches keep their offsets; one that follows on a gap has an index entry to vouch for it.
+What the aborted index tells of has its marker here: without it, readers would wait for the end.
 After a crash: removed, if the pass was not committed; see `compaction_plan`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from millstream.records.batch import BatchHeader, parse_header
 from millstream.settings.log import LogSettings
+from millstream.storage.aborted_transactions import AbortedTransaction, index_between
 from millstream.storage.cleaning_source import Source, batches_of
 from millstream.storage.filesystem import Buffer, Filesystem
+from millstream.storage.producer_state import TRANSACTION_BITS
 from millstream.storage.recovery import CLEANED_MARK
 from millstream.storage.segment import Segment, SegmentState, segment_stem
 from millstream.storage.segment_writer import SegmentWriter, SparselyPlaced
@@ -34,15 +38,25 @@ class Cleaned(NamedTuple):
     next_offset: int
     size: int
     max_timestamp_ms: int
+    is_transactional: bool
 
 
 class CleanedSegments:
     """Takes the segments of a log in their order, each batch with what stays of it."""
 
-    def __init__(self, filesystem: Filesystem, directory: str, settings: LogSettings) -> None:
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        directory: str,
+        settings: LogSettings,
+        *,
+        aborted: Sequence[AbortedTransaction],
+    ) -> None:
+        """`aborted` are the aborted transactions that had records in any of the segments."""
         self._filesystem = filesystem
         self._directory = directory
         self._settings = settings
+        self._aborted = aborted
         self._group: list[Source] = []
         self._group_bytes = 0
         self._output: _Output | None = None
@@ -72,7 +86,8 @@ class CleanedSegments:
         if self._output is None and len(self._group) >= MERGED_SEGMENTS:
             self._open(self._group[-1].size)
         if self._output is not None:
-            self.written.append(self._output.finish(self._group[-1].next_offset))
+            next_offset = self._group[-1].next_offset
+            self.written.append(self._output.finish(next_offset, self._aborted))
         self._output = None
         self._group = []
         self._group_bytes = 0
@@ -124,6 +139,8 @@ class _Output:
         self._parts: list[Buffer] = []
         self._placed: list[SparselyPlaced] = []
         self._next_offset = segment.base_offset
+        self._is_transactional = False
+        self._marker_offsets: set[int] = set()
         self.size = 0
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
@@ -132,6 +149,10 @@ class _Output:
         self._parts.append(batch)
         self._placed.append((base, self.size, size, header.max_timestamp_ms, follows))
         self._next_offset = header.next_offset
+        if header.attributes & TRANSACTION_BITS:
+            self._is_transactional = True
+            if header.is_control:
+                self._marker_offsets.add(base)
         self.size += size
         if self.size - self._writer.size >= _WRITE_BYTES or len(self._parts) >= _WRITE_PARTS:
             self._flush()
@@ -141,16 +162,34 @@ class _Output:
         self._parts.clear()
         self._placed.clear()
 
-    def finish(self, next_offset: int) -> Cleaned:
+    def finish(self, next_offset: int, aborted: Sequence[AbortedTransaction]) -> Cleaned:
         """Seal the files and make their content durable."""
         self._flush()
         self._segment.next_offset = next_offset
-        self._writer.seal()
+        self._writer.seal(self._aborted_index(next_offset, aborted))
         self._writer.sync()
         self._writer.close()
         return Cleaned(
-            self._segment.base_offset, next_offset, self.size, self._writer.max_timestamp_ms
+            self._segment.base_offset,
+            next_offset,
+            self.size,
+            self._writer.max_timestamp_ms,
+            self._is_transactional,
         )
+
+    def _aborted_index(self, next_offset: int, aborted: Sequence[AbortedTransaction]) -> bytes:
+        """The content of its aborted index; nothing if it is to have none."""
+        if not self._is_transactional:
+            return b""
+        base_offset = self._segment.base_offset
+        told = [
+            transaction
+            for transaction in aborted
+            if transaction.last_offset in self._marker_offsets
+            or not base_offset <= transaction.last_offset < next_offset
+        ]
+        index = index_between(told, base_offset=base_offset, next_offset=next_offset)
+        return index.encode(next_offset=next_offset)
 
     def close(self) -> None:
         self._writer.close()

@@ -2,13 +2,15 @@
 
 Below `clean_offset` the log has been compacted: there is at most one record of a key, besides what
 a damaged segment holds. A pass that found no room for all keys leaves `clean_offset` below
-`planned_offset`, and others follow until it gets there. A tombstone may go `delete.retention.ms`
-after the first pass over it: its horizon is the first one that ends above it.
+`planned_offset`, and others follow until it gets there. A tombstone or the marker of a transaction
+may go `delete.retention.ms` after the first pass over it: its horizon is the first one that ends
+above it. Below `expired_offset` that time has passed: tombstones are gone, and a marker goes as
+soon as nothing is left of its transaction.
 
 Invariant: everything below `planned_offset` was on disk before the file said so, which lets
 recovery know that a gap in the offsets below it is no tear. Horizons ascend in offset and time.
 After a crash: the old content or the new one, whole. Without it the log counts as never
-compacted, which costs a pass and keeps tombstones for longer.
+compacted, which costs a pass and keeps tombstones and markers for longer.
 Format: docs/formats/cleaning_state.md.
 """
 
@@ -28,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 _NAME = "cleaning-state"
 _MAGIC = b"MSCS"
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct(">4shI")
-_BODY = struct.Struct(">qqI")
+_BODY = struct.Struct(">qqqI")
 _HORIZON = struct.Struct(">qq")
 
 MAX_HORIZONS = 32
@@ -49,14 +51,15 @@ class CleaningState:
 
     clean_offset: int = 0
     planned_offset: int = 0
+    expired_offset: int = 0
     horizons: tuple[Horizon, ...] = ()
 
-    def tombstones_below(self, now_ms: int, delete_retention_ms: int) -> int:
-        """The offset below which tombstones have been kept for long enough; 0 if nowhere."""
+    def expired_below(self, now_ms: int, delete_retention_ms: int) -> int:
+        """The offset below which tombstones and markers have been kept for long enough."""
         due = (
             h.end_offset for h in self.horizons if h.cleaned_at_ms + delete_retention_ms <= now_ms
         )
-        return max(due, default=0)
+        return max([self.expired_offset, *due])
 
     def cut_at(self, offset: int) -> CleaningState:
         """What holds of a log that was truncated to end at an offset."""
@@ -65,6 +68,7 @@ class CleaningState:
         return CleaningState(
             clean_offset=min(self.clean_offset, offset),
             planned_offset=min(self.planned_offset, offset),
+            expired_offset=min(self.expired_offset, offset),
             horizons=(*below, *cut),
         )
 
@@ -72,7 +76,7 @@ class CleaningState:
 def add_horizon(horizons: tuple[Horizon, ...], new: Horizon) -> tuple[Horizon, ...]:
     """One more horizon, above the others; two are made one when they would be too many.
 
-    The later one of the two counts, so a tombstone may only stay longer for it.
+    The later one of the two counts, so nothing goes sooner for it.
     """
     if horizons and new.cleaned_at_ms < horizons[-1].cleaned_at_ms:
         # The clock went back; the time that is known to have passed counts.
@@ -99,7 +103,9 @@ def read_cleaning_state(filesystem: Filesystem, directory: str) -> CleaningState
 
 
 def write_cleaning_state(filesystem: Filesystem, directory: str, state: CleaningState) -> None:
-    body = _BODY.pack(state.clean_offset, state.planned_offset, len(state.horizons))
+    body = _BODY.pack(
+        state.clean_offset, state.planned_offset, state.expired_offset, len(state.horizons)
+    )
     body += b"".join(_HORIZON.pack(*horizon) for horizon in state.horizons)
     content = _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
     write_atomically(filesystem, os.path.join(directory, _NAME), content)
@@ -119,10 +125,13 @@ def _decode(content: bytes) -> CleaningState | None:
     body = content[_HEAD.size :]
     if (magic, version, checksum) != (_MAGIC, _VERSION, crc32c(body)):
         return None
-    clean_offset, planned_offset, count = _BODY.unpack_from(body)
+    clean_offset, planned_offset, expired_offset, count = _BODY.unpack_from(body)
     if len(body) != _BODY.size + count * _HORIZON.size:
         return None
     horizons = tuple(Horizon(*fields) for fields in _HORIZON.iter_unpack(body[_BODY.size :]))
     return CleaningState(
-        clean_offset=clean_offset, planned_offset=planned_offset, horizons=horizons
+        clean_offset=clean_offset,
+        planned_offset=planned_offset,
+        expired_offset=expired_offset,
+        horizons=horizons,
     )

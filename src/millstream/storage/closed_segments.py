@@ -40,8 +40,16 @@ class ClosedSegments:
         self.index_interval_bytes = index_interval_bytes
         self.report = RecoveryReport(name)
 
-    def read(self, segment: Segment, offset: int, max_bytes: int) -> memoryview | None:
-        return self.healing(segment, lambda: self._reader(segment).read(offset, max_bytes))
+    def read(
+        self, segment: Segment, offset: int, max_bytes: int, *, below: int | None = None
+    ) -> memoryview | None:
+        return self.healing(
+            segment, lambda: self._reader(segment).read(offset, max_bytes, below=below)
+        )
+
+    def reader(self, segment: Segment) -> SegmentReader:
+        """A closed segment, mapped."""
+        return self.healing(segment, lambda: self._reader(segment))
 
     def with_time_index(self, segment: Segment, use: Callable[[TimeIndex], _T]) -> _T:
         return self.healing(segment, lambda: use(open_time_index(self._filesystem, segment)))

@@ -10,6 +10,9 @@ and the owner installs the result.
 If `run` raised, `abandon(log, plan)` takes the last step. Meanwhile the log is read and appended
 to as ever; only the segments of the plan may not be removed.
 
+A plan covers segments that lie below the last stable offset as a whole, so that all transactions
+in it have ended and nothing of an open one is touched.
+
 Invariant: at most one plan of a log is under way.
 After a crash: of each group of segments either all are replaced or none; see `compaction_plan`.
 """
@@ -17,13 +20,17 @@ After a crash: of each group of segments either all are replaced or none; see `c
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
+from millstream.errors import CorruptData, NotFound
+from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.cleaned_segments import Cleaned
 from millstream.storage.cleaning_state import CleaningState, read_cleaning_state
 from millstream.storage.compaction_plan import CompactionPlan, CompactionResult, swap_path
 from millstream.storage.local_log import LocalLog
 from millstream.storage.recovery import CLEANED_MARK
 from millstream.storage.segment import (
+    ABORTED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -32,6 +39,7 @@ from millstream.storage.segment import (
     rename_deleted,
     segment_stem,
 )
+from millstream.storage.segment_scan import Damage
 
 _log = logging.getLogger(__name__)
 
@@ -49,16 +57,20 @@ def plan_compaction(
     segments = _cleanable(log, state, now_ms)
     if any(segment.compacting for segment in segments) or not _is_due(log, state, segments, now_ms):
         return None
+    known = {damage.path: damage for damage in log.report.damage}
+    damage = {s.stem: known[s.log_path] for s in segments if s.log_path in known}
+    aborted = _aborted(log, segments, damage)
     for segment in segments:
         segment.compacting = True
-    damage = {damage.path: damage for damage in log.report.damage}
     return CompactionPlan(
         log.filesystem,
         log.directory,
         log.settings,
         segments=segments,
         state=state,
-        damage={s.stem: damage[s.log_path] for s in segments if s.log_path in damage},
+        damage=damage,
+        aborted=aborted,
+        unsynced_paths=_unsynced_paths(log),
         now_ms=now_ms,
         buffer_bytes=buffer_bytes,
         max_decompressed_bytes=max_decompressed_bytes,
@@ -99,11 +111,12 @@ def _release(plan: CompactionPlan) -> None:
 
 
 def _cleanable(log: LocalLog, state: CleaningState, now_ms: int) -> list[Segment]:
-    """The segments from the front of a log that are on disk and old enough."""
+    """The segments from the front of a log that are on disk, stable and old enough."""
     lag_ms = log.settings.min_compaction_lag_ms
+    stable_offset = log.last_stable_offset
     found = []
     for segment in log.segments():
-        if segment.state is not SegmentState.ARCHIVED:
+        if segment.state is not SegmentState.ARCHIVED or segment.next_offset > stable_offset:
             break
         if lag_ms and segment.next_offset > state.clean_offset:
             newest_ms = log.max_timestamp(segment)
@@ -117,7 +130,8 @@ def _is_due(log: LocalLog, state: CleaningState, segments: list[Segment], now_ms
     settings = log.settings
     if not segments:
         return False
-    if state.tombstones_below(now_ms, settings.delete_retention_ms) > segments[0].base_offset:
+    done_offset = max(state.expired_offset, segments[0].base_offset)
+    if state.expired_below(now_ms, settings.delete_retention_ms) > done_offset:
         return True
     dirty = [segment for segment in segments if segment.next_offset > state.clean_offset]
     if any(segment.base_offset < state.planned_offset for segment in dirty):
@@ -126,6 +140,46 @@ def _is_due(log: LocalLog, state: CleaningState, segments: list[Segment], now_ms
     dirty_bytes = sum(segment.size for segment in dirty)
     total_bytes = sum(segment.size for segment in segments)
     return dirty_bytes > 0 and dirty_bytes >= settings.min_cleanable_dirty_ratio * total_bytes
+
+
+def _aborted(
+    log: LocalLog, segments: Sequence[Segment], damage: dict[str, Damage]
+) -> list[AbortedTransaction]:
+    """The aborted transactions with records in segments, in the order of their markers.
+
+    A segment of which that cannot be told is noted as damaged.
+    """
+    if not log.has_aborted_transactions:
+        return []
+    found: set[AbortedTransaction] = set()
+    for segment in segments:
+        try:
+            found.update(log.aborted_transactions(segment.base_offset, segment.next_offset))
+        except (CorruptData, NotFound) as fault:
+            damage.setdefault(
+                segment.stem,
+                Damage(
+                    path=segment.log_path,
+                    position=0,
+                    end_position=segment.size,
+                    offset=segment.base_offset,
+                    end_offset=segment.next_offset,
+                    reason=str(fault),
+                ),
+            )
+    return sorted(found, key=lambda transaction: transaction.last_offset)
+
+
+def _unsynced_paths(log: LocalLog) -> list[str]:
+    """The record files below the last stable offset that may not be on disk."""
+    stable_offset = log.last_stable_offset
+    if log.synced_offset >= stable_offset:
+        return []
+    return [
+        segment.log_path
+        for segment in log.segments()
+        if segment.state is not SegmentState.ARCHIVED and segment.base_offset < stable_offset
+    ]
 
 
 # Installing
@@ -137,8 +191,9 @@ def _put_in_place(log: LocalLog, cleaned: Cleaned) -> list[str]:
     paths = [path for segment in old for path in rename_deleted(log.filesystem, segment)]
     stem = segment_stem(log.directory, cleaned.base_offset)
     log.filesystem.rename(swap_path(log.directory, cleaned), stem + LOG_SUFFIX)
-    # Until both are there, recovery finds a segment without indexes, and writes them anew.
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+    # Until all are there, recovery finds a segment without indexes, and writes them anew.
+    suffixes = (ABORTED_SUFFIX,) if cleaned.is_transactional else ()
+    for suffix in (*suffixes, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         log.filesystem.rename(stem + CLEANED_MARK + suffix, stem + suffix)
     log.replace(
         old,

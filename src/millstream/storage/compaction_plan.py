@@ -7,6 +7,9 @@ The commit is the renaming of each new record file, which is on disk by then, to
 After a crash: recovery puts every swap file in its place and removes what was not committed. What
 `cleaning_state` says of the pass is written after the commit, so that a crash in between costs a
 second pass; only that gaps are to be expected is written before.
+
+Names change front first, and are taken back last first. So the records of a transaction, which lie
+before its marker, are gone where the marker is, whatever part of a pass a crash leaves.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from dataclasses import dataclass, replace
 
 from millstream.errors import InvalidRequest
 from millstream.settings.log import LogSettings
+from millstream.storage.aborted_records import AbortedRecords
+from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.cleaned_segments import Cleaned, CleanedSegments
 from millstream.storage.cleaning_source import (
     Source,
@@ -32,7 +37,8 @@ from millstream.storage.cleaning_state import (
     add_horizon,
     write_cleaning_state,
 )
-from millstream.storage.filesystem import NO_SPACE, Filesystem
+from millstream.storage.filesystem import NO_SPACE, TOO_MANY_FILES, Filesystem
+from millstream.storage.marker_filter import MarkerFilter, awaited_markers
 from millstream.storage.record_filter import RecordFilter
 from millstream.storage.recovery import CLEANED_MARK
 from millstream.storage.segment import LOG_SUFFIX, SWAP_SUFFIX, Segment, segment_stem
@@ -69,11 +75,17 @@ class CompactionPlan:
         segments: Sequence[Segment],
         state: CleaningState,
         damage: Mapping[str, Damage],
+        aborted: Sequence[AbortedTransaction],
+        unsynced_paths: Sequence[str],
         now_ms: int,
         buffer_bytes: int,
         max_decompressed_bytes: int,
     ) -> None:
-        """`damage` is what is known already, by the stem of its segment."""
+        """`damage` is what is known already, by the stem of its segment.
+
+        `aborted` are the aborted transactions with records in the segments, all of which lie below
+        the last stable offset; `unsynced_paths` name the files whose markers may not be on disk.
+        """
         self._filesystem = filesystem
         self._directory = directory
         self._settings = settings
@@ -81,6 +93,8 @@ class CompactionPlan:
         self._end_offset = self._sources[-1].next_offset
         self._state = state
         self._damage = dict(damage)
+        self._aborted = tuple(aborted)
+        self._unsynced_paths = tuple(unsynced_paths)
         self._now_ms = now_ms
         self._buffer_bytes = buffer_bytes
         self._max_decompressed_bytes = max_decompressed_bytes
@@ -98,6 +112,8 @@ class CompactionPlan:
         """Compact and commit. Raises OSError, and then the log is as it was."""
         try:
             records, cleaned = self._clean()
+            if records.awaits_markers:
+                self._sync_markers()
         except BaseException:
             # Nothing of the log was touched, and what cannot be removed is so at the next start.
             with suppress(OSError):
@@ -119,14 +135,11 @@ class CompactionPlan:
 
     def _clean(self) -> tuple[RecordFilter, list[Cleaned]]:
         while True:
-            output = CleanedSegments(self._filesystem, self._directory, self._settings)
+            output = CleanedSegments(
+                self._filesystem, self._directory, self._settings, aborted=self._aborted
+            )
             try:
-                records = RecordFilter(
-                    clean_offset=self._state.clean_offset,
-                    tombstones_below=min(self._expired_offset(), self._first_damaged_offset()),
-                    buffer_bytes=self._buffer_bytes,
-                    max_decompressed_bytes=self._max_decompressed_bytes,
-                )
+                records = self._filter()
                 self._learn(records)
                 records.end_learning(self._end_offset)
                 self._rewrite(records, output)
@@ -138,6 +151,18 @@ class CompactionPlan:
                 self._discard()
             finally:
                 output.close()
+
+    def _filter(self) -> RecordFilter:
+        expired_offset = self._expired_offset()
+        awaited = awaited_markers(self._filesystem, self._directory) if expired_offset else {}
+        return RecordFilter(
+            clean_offset=self._state.clean_offset,
+            tombstones_below=min(expired_offset, self._first_damaged_offset()),
+            aborted=AbortedRecords(self._aborted),
+            markers=MarkerFilter(expired_below=expired_offset, awaited=awaited),
+            buffer_bytes=self._buffer_bytes,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        )
 
     def _learn(self, records: RecordFilter) -> None:
         """Read the dirty part, for as many keys as there is room."""
@@ -160,6 +185,7 @@ class CompactionPlan:
                 break
             if source not in readable:
                 output.end_group()
+                records.skip()
                 continue
             output.begin(source)
             for header, batch, position in batches_of(self._filesystem, source):
@@ -180,13 +206,29 @@ class CompactionPlan:
         return min(damaged, default=EVERYTHING)
 
     def _expired_offset(self) -> int:
-        return self._state.tombstones_below(self._now_ms, self._settings.delete_retention_ms)
+        return self._state.expired_below(self._now_ms, self._settings.delete_retention_ms)
 
     def _stop_if_cancelled(self) -> None:
         if self._is_cancelled:
             raise CompactionCancelled
 
     # Committing
+
+    def _sync_markers(self) -> None:
+        """Have the ends of transactions on disk that the pass counts on. Raises OSError."""
+        try:
+            for path in self._unsynced_paths:
+                file = self._filesystem.open(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+            if self._unsynced_paths:
+                self._filesystem.sync_directory(self._directory)
+        except OSError as error:
+            if error.errno not in TOO_MANY_FILES:
+                self.fault = error
+            raise
 
     def _commit(self, records: RecordFilter, cleaned: list[Cleaned]) -> None:
         planned = max(self._state.planned_offset, self._end_offset)
@@ -197,17 +239,20 @@ class CompactionPlan:
             stem = segment_stem(self._directory, segment.base_offset) + CLEANED_MARK
             self._filesystem.rename(stem + LOG_SUFFIX, swap_path(self._directory, segment))
         if cleaned:
-            # Durable: from here on a crash ends with the new segments in place.
+            # Durable: from here on a crash ends with all new segments in place.
             self._filesystem.sync_directory(self._directory)
         write_cleaning_state(self._filesystem, self._directory, self._state_after(records, state))
 
     def _state_after(self, records: RecordFilter, state: CleaningState) -> CleaningState:
         expired_offset = self._expired_offset()
         horizons = tuple(h for h in state.horizons if h.end_offset > expired_offset)
-        if records.saw_tombstones:
+        if records.saw_mortals:
             horizons = add_horizon(horizons, Horizon(records.end_offset, self._now_ms))
         return replace(
-            state, clean_offset=max(state.clean_offset, records.end_offset), horizons=horizons
+            state,
+            clean_offset=max(state.clean_offset, records.end_offset),
+            expired_offset=expired_offset,
+            horizons=horizons,
         )
 
     def _undo(self, error: OSError) -> None:
@@ -221,7 +266,7 @@ class CompactionPlan:
             self.fault = self.fault or second
 
     def _discard(self) -> None:
-        for name in self._filesystem.sizes(self._directory):
+        for name in sorted(self._filesystem.sizes(self._directory), reverse=True):
             if CLEANED_MARK in name or name.endswith(SWAP_SUFFIX):
                 self._filesystem.remove(os.path.join(self._directory, name))
 

@@ -8,7 +8,7 @@ Invariant: the entries gathered are those of the batches added so far, in their 
 
 from __future__ import annotations
 
-from millstream.storage.offset_index import encode_entry
+from millstream.storage.offset_index import SEAL, TRANSACTIONAL_SEAL, encode_entry
 from millstream.storage.time_index import encode_time_entry
 
 NO_TIMESTAMP = -1
@@ -67,7 +67,8 @@ class IndexBuilder:
         if self.last_time_offset != next_offset:
             self._add_time(next_offset)
 
-    def seal(self, next_offset: int, size: int) -> None:
+    def seal(self, next_offset: int, size: int, *, is_transactional: bool = False) -> None:
         """Add what ends the index of a segment that takes no more batches."""
-        self.offset_entries += encode_entry(next_offset, size, 0)
+        kind = TRANSACTIONAL_SEAL if is_transactional else SEAL
+        self.offset_entries += encode_entry(next_offset, size, kind)
         self.seal_times(next_offset)

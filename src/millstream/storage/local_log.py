@@ -3,15 +3,12 @@
 Invariant: segments follow each other without overlap, and only the last one takes appends.
 Offsets in memory run ahead of the disk: what lies below `synced_offset` survives a crash.
 After a crash: see `recovery`. Producer state is loaded from the newest snapshot that the log
-still reaches and brought up to date from the headers behind it.
-
-A disk that breaks a promise stops the log for good: after a failed sync the kernel may have
-dropped the very pages it could not write, so that trying again would succeed and mean nothing.
+still reaches and brought up to date from the batches behind it. A disk that breaks a promise stops
+the log for good; see `log_health`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from millstream.clock import Clock
@@ -23,19 +20,21 @@ from millstream.errors import (
     Unavailable,
 )
 from millstream.settings.log import LogSettings
+from millstream.storage.aborted_history import AbortedHistory
+from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.active_segment import ActiveSegment
 from millstream.storage.batch_admission import Outcome, Run, admit, fail_run
 from millstream.storage.closed_segments import ClosedSegments
-from millstream.storage.filesystem import TOO_MANY_FILES, Filesystem, passing_trouble
+from millstream.storage.filesystem import TOO_MANY_FILES, Filesystem
+from millstream.storage.log_health import LogHealth
 from millstream.storage.log_start import settled_log_start, write_log_start
 from millstream.storage.log_sync import LogSync, SyncState
 from millstream.storage.partition_log import SyncTask, TimedOffset
-from millstream.storage.producer_snapshots import restore_producers
+from millstream.storage.producer_replay import restore_producers
 from millstream.storage.recovery import (
     LogCheckpoint,
     RecoveryReport,
     directories_of,
-    mark_sync_failed,
     recover_log,
 )
 from millstream.storage.retention import is_too_old, past_retention
@@ -44,8 +43,6 @@ from millstream.storage.segment_cache import SegmentCache
 from millstream.storage.segment_chain import SegmentChain
 from millstream.storage.time_search import first_in_chain, first_of_largest
 from millstream.storage.truncation import Cut, drop_from, find_cut
-
-_log = logging.getLogger(__name__)
 
 # A full segment holds three open files until it is synced. Past this many, appends wait for it.
 _MAX_FULL_SEGMENTS = 8
@@ -82,8 +79,7 @@ class LocalLog:
         self._closed_segments = ClosedSegments(
             filesystem, cache, name=name, index_interval_bytes=settings.index_interval_bytes
         )
-        self._failure: StorageFailure | None = None
-        self._closed = False
+        self._health = LogHealth(filesystem, directory, name=name, on_stop=self._distrust)
         filesystem.make_directory(directories_of(directory, name)[-1])
         # Its name becomes durable with the first sync, which covers the directories that hold it.
         filesystem.make_directory(directory, durable=False)
@@ -105,10 +101,13 @@ class LocalLog:
         )
         active = self._activate(recovered.segments[-1], trusted_from=recovered.trusted_from)
         self._chain = SegmentChain(recovered.segments, self._closed_segments, active)
+        snapshots = self._durable.snapshots
+        self._aborted = AbortedHistory(self._filesystem, self._chain, snapshots, self.report)
+        snapshots.drop_past(self._end_offset)
         # Producers are remembered by their batches, also by those that were deleted since.
-        self._start_offset = self._chain.base_offset
-        self._durable.snapshots.drop_past(self._end_offset)
-        restored = restore_producers(self, self._durable.snapshots, now_ms=self._clock.now_ms())
+        restored = restore_producers(
+            self._filesystem, self._chain, snapshots, now_ms=self._clock.now_ms()
+        )
         self.producers = restored.states
         self._snapshot_offset = restored.snapshot_offset
         self.report.notes += restored.faults
@@ -138,6 +137,10 @@ class LocalLog:
         return self._durable.synced_offset
 
     @property
+    def last_stable_offset(self) -> int:
+        return self.producers.transactions.stable_offset(self._end_offset, self._start_offset)
+
+    @property
     def settings(self) -> LogSettings:
         return self._settings
 
@@ -152,7 +155,7 @@ class LocalLog:
     @property
     def failure(self) -> StorageFailure | None:
         """Why the log has stopped, if it has."""
-        return self._failure
+        return self._health.failure
 
     @property
     def dirty_since_ms(self) -> int | None:
@@ -170,7 +173,7 @@ class LocalLog:
 
     def checkpoint(self) -> LogCheckpoint:
         """What to write down, so that the next opening need not find it out."""
-        if self._closed and self._failure is None:
+        if self._health.is_closed and self.failure is None:
             return LogCheckpoint(self.synced_offset, self._end_offset, self._chain.active.size)
         return LogCheckpoint(self.synced_offset)
 
@@ -182,13 +185,13 @@ class LocalLog:
         now_ms = self._clock.now_ms()
         while len(outcomes) < len(batches):
             try:
-                self._raise_if_stopped()
+                self._health.raise_if_stopped()
                 self._roll_if_old(now_ms)
                 self._append_run(batches, outcomes, now_ms)
                 if len(outcomes) < len(batches):
                     self._roll(now_ms)
             except (OSError, MillstreamError) as error:
-                failure = self._failed(error, "append")
+                failure = self._health.failed(error, "append")
                 outcomes += [failure] * (len(batches) - len(outcomes))
         return outcomes
 
@@ -216,7 +219,7 @@ class LocalLog:
             writer.append(run.parts, run.end_position - writer.size, run.placed)
         except OSError as error:
             self.producers.rollback()
-            failure = self._failed(error, "append")
+            failure = self._health.failed(error, "append")
             fail_run(outcomes, first, run, failure)
             # Nor is what comes after it: it would leave a gap in its producer's sequence.
             outcomes += [failure] * (len(batches) - len(outcomes))
@@ -230,12 +233,12 @@ class LocalLog:
         """Close the active segment if it is old enough, or all of it is past its retention."""
         now_ms = self._clock.now_ms()
         try:
-            self._raise_if_stopped()
+            self._health.raise_if_stopped()
             self._roll_if_old(now_ms)
             if self._chain.active.size and self._is_expired(self._chain.active.segment, now_ms):
                 self._roll(now_ms)
         except OSError as error:
-            raise self._failed(error, "roll") from error
+            raise self._health.failed(error, "roll") from error
 
     def _roll_if_old(self, now_ms: int) -> None:
         active = self._chain.active
@@ -249,12 +252,13 @@ class LocalLog:
         full = self._chain.active.writer()
         try:
             fresh.writer()
-            full.seal()
+            full.seal(self.producers.transactions.index(base))
         except OSError:
             fresh.discard()
             raise
         full.segment.state = SegmentState.FULL
         full.segment.closed_ms = now_ms
+        self.producers.transactions.begin_segment(base)
         self._durable.note_full(full, base, self.producers.copy())
         self._durable.note_names()
         self._chain.add(fresh)
@@ -273,15 +277,28 @@ class LocalLog:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int) -> memoryview:
+    def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview:
         """See PartitionLog. Cost: benchmarks/read.py."""
-        if self._closed:
-            self._raise_if_stopped()
+        if self._health.is_closed:
+            self._health.raise_if_stopped()
         if not self._start_offset <= offset <= self._end_offset:
-            raise OffsetOutOfRange(
-                offset=offset, start_offset=self._start_offset, end_offset=self._end_offset
-            )
-        return self._chain.read(offset, max_bytes)
+            raise self._out_of_range(offset, self._end_offset)
+        return self._chain.read(offset, max_bytes, below=below)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """See PartitionLog."""
+        if self._health.is_closed:
+            self._health.raise_if_stopped()
+        return self._aborted.find(from_offset, to_offset, self.producers.transactions)
+
+    @property
+    def has_aborted_transactions(self) -> bool:
+        return self.producers.transactions.has_aborted
+
+    def _out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
+        return OffsetOutOfRange(
+            offset=offset, start_offset=self._start_offset, end_offset=end_offset
+        )
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """See PartitionLog."""
@@ -304,18 +321,18 @@ class LocalLog:
 
     def begin_sync(self) -> LogSync:
         """See PartitionLog. Raises StorageFailure when the log has stopped."""
-        self._raise_if_stopped()
+        self._health.raise_if_stopped()
         return self._durable.begin(self._chain.active.open_writer(), self._end_offset)
 
     def finish_sync(self, task: SyncTask, error: OSError | None) -> None:
         """See PartitionLog."""
         assert isinstance(task, LogSync)
-        if error is not None and error.errno in TOO_MANY_FILES and not self._failure:
+        if error is not None and error.errno in TOO_MANY_FILES and not self.failure:
             self._durable.take_back(task)
             return
-        if error is not None and not self._closed:
+        if error is not None and not self.is_closed:
             self.stop(error, "sync")
-        self._durable.finish(task, succeeded=error is None and self._failure is None)
+        self._durable.finish(task, succeeded=error is None and self.failure is None)
 
     def sync(self) -> None:
         """Make all appended so far durable, here and now. Raises StorageFailure, TooManyFiles."""
@@ -326,24 +343,24 @@ class LocalLog:
         except OSError as caught:
             error = caught
         self.finish_sync(task, error)
-        self._raise_if_stopped()
+        self._health.raise_if_stopped()
         if error is not None:
-            raise self._failed(error, "sync")
+            raise self._health.failed(error, "sync")
 
     def close(self) -> None:
         """See PartitionLog. Raises StorageFailure when what is left cannot be made durable."""
-        if self._closed:
+        if self.is_closed:
             return
         try:
-            if self._failure is None:
+            if self.failure is None:
                 self._pause()
         finally:
-            self._closed = True
+            self._health.is_closed = True
             self._close_files()
 
     def discard(self) -> None:
         """Let go of the files of a log that is no longer wanted; nothing is made durable."""
-        self._closed = True
+        self._health.is_closed = True
         self._close_files()
 
     def end_syncs(self) -> None:
@@ -357,7 +374,7 @@ class LocalLog:
 
     @property
     def is_closed(self) -> bool:
-        return self._closed
+        return self._health.is_closed
 
     def _pause(self) -> None:
         try:
@@ -376,40 +393,24 @@ class LocalLog:
 
     def rest(self) -> None:
         """Let go of the files of an idle log; the next append or read opens them again."""
-        if self._failure or self._durable.is_under_way or self.dirty_since_ms is not None:
+        if self.failure or self._durable.is_under_way or self.dirty_since_ms is not None:
             return
         try:
             self._chain.active.rest()
         except OSError as error:
-            raise self._failed(error, "close") from error
+            raise self._health.failed(error, "close") from error
 
     def _close_files(self) -> None:
         self._chain.close()
         self._durable.close()
 
-    def _raise_if_stopped(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        if self._closed:
-            raise StorageFailure(path=self._directory, operation="use", reason="the log is closed")
-
-    def _failed(self, error: OSError | MillstreamError, operation: str) -> MillstreamError:
-        """The error to give for a write that failed. What may pass is no reason to stop."""
-        if isinstance(error, MillstreamError):
-            return error
-        return passing_trouble(error, self._directory) or self.stop(error, operation)
-
     def stop(self, error: OSError | Unavailable, operation: str) -> StorageFailure:
         """Take no more writes, for good; returns what to raise."""
-        if self._failure is None:
-            self._failure = StorageFailure(
-                path=self._directory, operation=operation, reason=str(error)
-            )
-            _log.error("%s: stopped: %s", self._name, self._failure)
-            mark_sync_failed(self._filesystem, self._directory)
-            if writer := self._chain.active.open_writer():
-                writer.distrust()
-        return self._failure
+        return self._health.stop(error, operation)
+
+    def _distrust(self) -> None:
+        if writer := self._chain.active.open_writer():
+            writer.distrust()
 
     # Taking out
 
@@ -426,6 +427,7 @@ class LocalLog:
                 self._chain.segments,
                 self._settings,
                 start_offset=self._start_offset,
+                stable_offset=self.last_stable_offset,
                 is_expired=lambda segment: self._is_expired(segment, now_ms),
             )
         )
@@ -454,11 +456,9 @@ class LocalLog:
 
     def delete_records(self, before_offset: int) -> int:
         """See PartitionLog."""
-        if not 0 <= before_offset <= self._end_offset:
-            raise OffsetOutOfRange(
-                offset=before_offset, start_offset=self._start_offset, end_offset=self._end_offset
-            )
-        self._raise_if_stopped()
+        if not 0 <= before_offset <= self.last_stable_offset:
+            raise self._out_of_range(before_offset, self.last_stable_offset)
+        self._health.raise_if_stopped()
         if before_offset > self._start_offset:
             # Deleted must stay deleted, so what is deleted must not be lost to a crash first.
             if before_offset > self.synced_offset:
@@ -466,7 +466,7 @@ class LocalLog:
             try:
                 write_log_start(self._filesystem, self._directory, before_offset)
             except OSError as error:
-                raise self._failed(error, "delete records") from error
+                raise self._health.failed(error, "delete records") from error
             self._start_offset = before_offset
         return self._start_offset
 
@@ -475,7 +475,7 @@ class LocalLog:
         end_offset = max(end_offset, 0)
         if end_offset >= self._end_offset:
             return
-        self._raise_if_stopped()
+        self._health.raise_if_stopped()
         if self._durable.is_under_way or any(s.compacting for s in self._chain.segments):
             raise Conflict(f"{self._name} is being synced or compacted: truncate it after that")
         if end_offset <= self._start_offset:
@@ -486,7 +486,7 @@ class LocalLog:
         try:
             self._before_truncate()
         except OSError as error:
-            raise self._failed(error, "truncate") from error
+            raise self._health.failed(error, "truncate") from error
         self._close_files()
         try:
             # First, because a snapshot vouches for the records below it.

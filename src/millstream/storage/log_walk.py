@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from millstream.errors import CorruptData
 from millstream.records.batch import BatchHeader
 from millstream.storage.batch_walk import split_batches
-from millstream.storage.partition_log import PartitionLog
 
 _READ_BYTES = 1 << 20
 
 
-def sound_batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+class Readable(Protocol):
+    """A log, or the segments of one."""
+
+    @property
+    def end_offset(self) -> int: ...
+
+    def read(self, offset: int, max_bytes: int) -> memoryview: ...
+
+
+def sound_batches(log: Readable, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Every batch from an offset on that can be read."""
     while offset < log.end_offset:
         try:

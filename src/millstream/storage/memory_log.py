@@ -17,9 +17,10 @@ from millstream.errors import Conflict, OffsetOutOfRange, StorageFailure
 from millstream.records import BatchHeader, parse_header
 from millstream.settings.domain import INT_MAX
 from millstream.settings.log import LogSettings
+from millstream.storage.aborted_transactions import AbortedTransaction, overlapping
 from millstream.storage.batch_admission import Outcome, Run, admit
 from millstream.storage.partition_log import SyncTask, TimedOffset
-from millstream.storage.producer_state import ProducerStates
+from millstream.storage.producer_state import TRANSACTION_BITS, ProducerStates
 from millstream.storage.time_search import first_at_or_after, first_of_largest
 
 # How often, in the time after which a producer expires, to look for such producers.
@@ -82,6 +83,10 @@ class MemoryLog:
         return self._synced_offset
 
     @property
+    def last_stable_offset(self) -> int:
+        return self._producers.transactions.stable_offset(self._end_offset, self._start_offset)
+
+    @property
     def producers(self) -> ProducerStates:
         return self._producers
 
@@ -105,19 +110,28 @@ class MemoryLog:
         self._end_offset = run.end_offset
         return outcomes
 
-    def read(self, offset: int, max_bytes: int) -> memoryview:
+    def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview:
         """See PartitionLog."""
         if not self._start_offset <= offset <= self._end_offset:
             raise self._out_of_range(offset)
+        end = len(self._batches) if below is None else self._number_of(below)
         parts: list[bytes] = []
         room_bytes = max_bytes
-        for number in range(self._number_of(offset), len(self._batches)):
+        for number in range(self._number_of(offset), end):
             content = self._batches[number].content
             room_bytes -= len(content)
             if parts and room_bytes < 0:
                 break
             parts.append(content)
         return memoryview(b"".join(parts))
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """See PartitionLog."""
+        return overlapping(self._producers.transactions.aborted, from_offset, to_offset)
+
+    @property
+    def has_aborted_transactions(self) -> bool:
+        return self._producers.transactions.has_aborted
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """See PartitionLog."""
@@ -134,8 +148,8 @@ class MemoryLog:
 
     def delete_records(self, before_offset: int) -> int:
         """See PartitionLog."""
-        if not 0 <= before_offset <= self._end_offset:
-            raise self._out_of_range(before_offset)
+        if not 0 <= before_offset <= self.last_stable_offset:
+            raise self._out_of_range(before_offset, self.last_stable_offset)
         self._start_offset = max(self._start_offset, before_offset)
         del self._batches[: self._number_of(self._start_offset)]
         return self._start_offset
@@ -149,10 +163,12 @@ class MemoryLog:
             # It would then vouch for what is appended after this.
             raise Conflict(f"{self._name} is being synced: truncate it after that")
         self._end_offset = self._batches[first_dropped].header.base_offset
+        dropped = self._batches[first_dropped:]
         del self._batches[first_dropped:]
         self._start_offset = min(self._start_offset, self._end_offset)
         self._synced_offset = min(self._synced_offset, self._end_offset)
-        if self._producers.truncate(self._end_offset):
+        is_exact = not self._producers.truncate(self._end_offset)
+        if not is_exact or any(s.header.attributes & TRANSACTION_BITS for s in dropped):
             self._replay_producers()
 
     def begin_sync(self) -> SyncTask:
@@ -179,25 +195,18 @@ class MemoryLog:
         """The number of the first batch that reaches an offset."""
         return bisect_left(self._batches, offset, key=lambda stored: stored.header.last_offset)
 
-    def _out_of_range(self, offset: int) -> OffsetOutOfRange:
+    def _out_of_range(self, offset: int, end_offset: int | None = None) -> OffsetOutOfRange:
         return OffsetOutOfRange(
-            offset=offset, start_offset=self._start_offset, end_offset=self._end_offset
+            offset=offset,
+            start_offset=self._start_offset,
+            end_offset=self._end_offset if end_offset is None else end_offset,
         )
 
     def _replay_producers(self) -> None:
         self._producers = ProducerStates()
         now_ms = self._clock.now_ms()
-        for header, _ in self._batches:
-            if header.has_producer and not header.is_control:
-                self._producers.record(
-                    header.producer_id,
-                    header.producer_epoch,
-                    header.base_sequence,
-                    header.last_sequence,
-                    header.base_offset,
-                    header.last_offset,
-                    now_ms,
-                )
+        for header, content in self._batches:
+            self._producers.replay(header, memoryview(content), timestamp_ms=now_ms)
 
     def _expire_producers(self, now_ms: int) -> None:
         if now_ms >= self._next_expiry_ms:

@@ -4,7 +4,7 @@ An entry says: the batch whose base offset is `offset` begins at `position` and 
 long. There is one for the segment's first batch, then one at least every `index.interval.bytes`,
 and one for each batch that does not follow directly on the batch before it, as compaction leaves
 them. A closed segment's index ends with a seal: the segment's next offset, the size of its record
-file, and size 0.
+file, and size 0, or 1 where a batch of the segment is part of a transaction.
 
 Invariant: entries strictly increase in offset and in position. (The seal may repeat neither.)
 After a crash: never trusted; rebuilt from the record file. In normal running each entry that
@@ -23,6 +23,9 @@ from millstream.storage.filesystem import Filesystem, map_whole
 from millstream.storage.segment import Segment
 
 ENTRY_BYTES = 24
+# The size in a seal, which no batch is as small as.
+SEAL = 0
+TRANSACTIONAL_SEAL = 1
 
 _ENTRY = struct.Struct(">qqII")
 _BODY = struct.Struct(">qqI")
@@ -109,7 +112,7 @@ class OffsetIndex:
             raise DamagedIndex(self._path, 0, "it is empty")
         seal = self.entry(self.count - 1)
         if (
-            seal.size
+            seal.size > TRANSACTIONAL_SEAL
             or seal.position < segment.size
             or seal.offset > segment.next_offset
             or self.entry(0).offset < segment.base_offset
@@ -126,7 +129,7 @@ class OffsetIndex:
         if self.count == 0:
             raise DamagedIndex(self._path, 0, "it is empty")
         last = self.entry(self.count - 1)
-        if last.size == 0 or last.position + last.size > size:
+        if last.size <= TRANSACTIONAL_SEAL or last.position + last.size > size:
             at = (self.count - 1) * ENTRY_BYTES
             raise DamagedIndex(self._path, at, "it points past the record file")
         return last

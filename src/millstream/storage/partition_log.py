@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from millstream.errors import MillstreamError
+from millstream.storage.aborted_transactions import AbortedTransaction
+from millstream.storage.producer_state import ProducerStates
 
 
 class TimedOffset(NamedTuple):
@@ -55,6 +57,17 @@ class PartitionLog(Protocol):
     def synced_offset(self) -> int:
         """Everything below it survives a crash."""
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of the oldest transaction that is under way; else the end offset.
+
+        Never before the start of the log, where the beginning of a transaction was deleted.
+        """
+
+    @property
+    def producers(self) -> ProducerStates:
+        """What is known of those who write to the log, and of their transactions."""
+
     def append(self, batches: Sequence[bytearray | memoryview]) -> list[int | MillstreamError]:
         """Store whole batches, in order, each in a writable buffer of its own.
 
@@ -62,15 +75,29 @@ class PartitionLog(Protocol):
         batch: its base offset (the original one, when an idempotent producer repeats itself),
         or why this one is not stored: a refusal, DiskFull, or StorageFailure once the log has
         stopped. Nothing is durable yet: see `begin_sync`.
+
+        A batch marked as part of a transaction begins one, if its producer has none under way,
+        and a control batch ends it. Who may send which is for the caller to judge.
         """
 
-    def read(self, offset: int, max_bytes: int) -> memoryview:
+    def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview:
         """Whole batches from the one that holds `offset`, or the first one after it.
 
         At most `max_bytes`, but always at least one batch; empty at the end of the log. May
-        stop early, at the end of a segment or before damage. Raises OffsetOutOfRange, or
-        CorruptData when the batch asked for is damaged.
+        stop early, at the end of a segment or before damage. Gives no batch at or past `below`,
+        where a batch must begin or the log end. Raises OffsetOutOfRange, or CorruptData when the
+        batch asked for is damaged.
         """
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """The transactions that aborted and have a batch from one offset up to before another.
+
+        Others may be among them that reach across that range. In the order of their markers.
+        """
+
+    @property
+    def has_aborted_transactions(self) -> bool:
+        """False only if no transaction of the log was ever aborted."""
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """The first record at or after a time."""
@@ -79,7 +106,10 @@ class PartitionLog(Protocol):
         """The record with the largest timestamp; the earliest one where several share it."""
 
     def delete_records(self, before_offset: int) -> int:
-        """Durably move the start of the log up; returns the start offset."""
+        """Durably move the start of the log up; returns the start offset.
+
+        Raises OffsetOutOfRange past the last stable offset.
+        """
 
     def truncate(self, end_offset: int) -> None:
         """Durably drop every batch that reaches to or past `end_offset`.

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 from millstream.errors import CorruptData
 from millstream.storage.filesystem import NO_SPACE, Filesystem, read_whole, replace_content
-from millstream.storage.log_walk import sound_batches
-from millstream.storage.partition_log import PartitionLog
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import SNAPSHOT_SUFFIX, base_offset_of
 
@@ -25,7 +23,7 @@ _KEPT = 2
 
 
 class RestoredProducers(NamedTuple):
-    """State as of the end of a log, and how it was found."""
+    """State as of a snapshot, or brought up to the end of a log, and how it was found."""
 
     states: ProducerStates
     snapshot_offset: int
@@ -89,26 +87,3 @@ class ProducerSnapshots:
 
     def _path(self, offset: int) -> str:
         return os.path.join(self._directory, f"{offset:020d}{SNAPSHOT_SUFFIX}")
-
-
-def restore_producers(
-    log: PartitionLog, snapshots: ProducerSnapshots, *, now_ms: int
-) -> RestoredProducers:
-    """The producers' state at the end of a log: the newest snapshot, and the headers behind it.
-
-    A producer found in the headers counts as seen now. Its records' own times may be of any age,
-    and to forget it too early would let a repeat through.
-    """
-    restored = snapshots.newest(log.end_offset)
-    for header, _ in sound_batches(log, max(restored.snapshot_offset, log.start_offset)):
-        if header.has_producer and not header.is_control:
-            restored.states.record(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.last_sequence,
-                header.base_offset,
-                header.last_offset,
-                now_ms,
-            )
-    return restored

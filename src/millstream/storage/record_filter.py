@@ -2,11 +2,11 @@
 
 It first learns the newest offset of every key in the dirty part of the log, as far as its memory
 reaches. Then it judges batches, those of the clean part too: a record goes when a newer one of its
-key was learnt, and a tombstone when it has been kept for long enough.
+key was learnt, and a tombstone when it has been kept for long enough. Records without a key stay.
 
-What it does not understand it leaves alone. Records without a key and control batches stay. A
-transactional record may be part of a transaction that is aborted, so it replaces no other, and a
-tombstone among them stays until a newer record of its key comes.
+All that it is given lies below the last stable offset, so every transaction in it has ended. A
+record of an aborted one replaces no other, and goes; one of a committed transaction is like any
+other. The markers that end transactions are for `marker_filter`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from millstream.records.batch import (
 from millstream.records.batch_builder import rebuild
 from millstream.records.compression import decompress
 from millstream.records.record_keys import RUN_RECORDS, KeyRun, key_runs, select
+from millstream.storage.aborted_records import AbortedRecords
 from millstream.storage.filesystem import Buffer
 from millstream.storage.key_map import KeyMap
-
-_NOT_PLAIN = CONTROL_BIT | TRANSACTIONAL_BIT
+from millstream.storage.marker_filter import MarkerFilter
 
 
 class RecordFilter:
@@ -40,11 +40,15 @@ class RecordFilter:
         *,
         clean_offset: int,
         tombstones_below: int,
+        aborted: AbortedRecords,
+        markers: MarkerFilter,
         buffer_bytes: int,
         max_decompressed_bytes: int,
     ) -> None:
         self._clean_offset = clean_offset
         self._tombstones_below = tombstones_below
+        self._aborted = aborted
+        self._markers = markers
         self._max_decompressed_bytes = max_decompressed_bytes
         self._keys = KeyMap(buffer_bytes)
         self._newest: array[int] = array("q")
@@ -54,15 +58,30 @@ class RecordFilter:
         self._noted_offsets: list[int] = []
         # Where the part that has been learnt ends.
         self.end_offset = clean_offset
-        self.saw_tombstones = False
+        # Whether the part that is learnt has tombstones or markers, which go when it is time.
+        self.saw_mortals = False
 
     @property
     def key_count(self) -> int:
         return len(self._keys)
 
+    @property
+    def awaits_markers(self) -> bool:
+        """Whether records were judged by a marker that has not been met."""
+        return self._markers.is_one_missing
+
+    def skip(self) -> None:
+        """Leave out the segment that would come next: nothing is known of its transactions."""
+        self._markers.skip()
+
     def learn(self, header: BatchHeader, batch: memoryview) -> bool:
         """Note the keys of a batch; whether there is room for more. Raises InvalidRequest."""
-        if header.last_offset < self._clean_offset or header.attributes & _NOT_PLAIN:
+        if header.last_offset < self._clean_offset:
+            return True
+        if header.attributes & CONTROL_BIT:
+            self.saw_mortals = True
+            return True
+        if self._is_aborted(header):
             return True
         for run in key_runs(header, self._body(header, batch)):
             self._note(header, run)
@@ -74,7 +93,7 @@ class RecordFilter:
     def _note(self, header: BatchHeader, run: KeyRun) -> None:
         offsets = _offsets(header, run)
         if run.tombstones:
-            self.saw_tombstones = True
+            self.saw_mortals = True
         if not run.keyless and header.base_offset >= self._clean_offset:
             self._noted_keys += run.keys
             self._noted_offsets += offsets
@@ -103,10 +122,24 @@ class RecordFilter:
     def retain(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         """What stays of a batch: the batch itself, a smaller one, or nothing.
 
-        Raises InvalidRequest when its records cannot be read.
+        Batches come in the order of the log. Raises InvalidRequest when records cannot be read.
         """
-        if header.attributes & CONTROL_BIT or header.base_offset >= self.end_offset:
-            return batch
+        if header.attributes & CONTROL_BIT:
+            return batch if self._markers.keeps(header) else None
+        if self._is_aborted(header):
+            self._markers.note_dropped(header.producer_id)
+            return None
+        kept = batch if header.base_offset >= self.end_offset else self._newest_of(header, batch)
+        if kept is not None and header.attributes & TRANSACTIONAL_BIT:
+            self._markers.note_records(header.producer_id)
+        return kept
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return header.attributes & TRANSACTIONAL_BIT != 0 and self._aborted.include(
+            header.producer_id, header.base_offset
+        )
+
+    def _newest_of(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         if not self._is_learnt(header):
             return self._retain_by_key(header, batch)
         first = bisect_left(self._newest, header.base_offset)
@@ -137,18 +170,16 @@ class RecordFilter:
             self._clean_offset <= header.base_offset
             and header.last_offset < self.end_offset
             and not self._saw_keyless
-            and not header.attributes & TRANSACTIONAL_BIT
         )
 
     def _retain_by_key(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         body = self._body(header, batch)
-        tombstones_below = 0 if header.attributes & TRANSACTIONAL_BIT else self._tombstones_below
         kept = bytearray()
         for run in key_runs(header, body):
             offsets = _offsets(header, run)
             marks = bytearray(map(le, self._keys.newest(run.keys), offsets))
             for number in run.tombstones:
-                if offsets[number] < tombstones_below and run.keys[number] is not None:
+                if offsets[number] < self._tombstones_below and run.keys[number] is not None:
                     marks[number] = 0
             kept += marks
         if all(kept):

@@ -7,7 +7,9 @@ After a clean stop the checkpoint tells where the log ends, and nothing is read.
    The checkpoint tells that point, or the newest snapshot of producers, if it is further on.
 3. The rest is scanned. Up to the recovery point damage is reported and kept; after it, the log
    ends before the first batch that is not sound, since a crash tears only what was not synced.
-4. What remains is synced, and the indexes of what was scanned are written anew.
+4. What remains is synced, and the indexes of what was scanned are written anew. What tells of
+   aborted transactions is so later (see `log_restoration`), from the newest snapshot on; a segment
+   that ends before it had its file synced first.
 
 Nothing that may be somebody's data is thrown away in silence: where sound batches lie behind the
 place where the log is cut, the bytes are set aside in a `.cut` file, and the report says so.
@@ -37,6 +39,7 @@ from millstream.storage.filesystem import (
 )
 from millstream.storage.producer_snapshots import ProducerSnapshots
 from millstream.storage.segment import (
+    ABORTED_SUFFIX,
     CUT_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -170,7 +173,7 @@ def _write_indexes(filesystem: Filesystem, segment: Segment, scan: SegmentScan) 
     indexes = scan.indexes
     closed = segment.state is not SegmentState.ACTIVE
     if closed:
-        indexes.seal(segment.next_offset, segment.size)
+        indexes.seal(segment.next_offset, segment.size, is_transactional=scan.is_transactional)
     else:
         indexes.seal_times(segment.next_offset)
     segment.max_timestamp_ms = indexes.max_timestamp_ms
@@ -201,12 +204,15 @@ class _Recovery:
         self._directory = directory
         self._settings = settings
         self._checkpoint = checkpoint
+        self._snapshot_offset = (
+            ProducerSnapshots(filesystem, directory).newest(EVERYTHING).snapshot_offset
+        )
         self._recovery_point = max(
             checkpoint.recovery_point if checkpoint else 0,
             # Compaction leaves gaps, only below an offset that it wrote down first.
             read_cleaning_state(filesystem, directory).planned_offset,
             # A snapshot is written only after all that it speaks of was synced.
-            ProducerSnapshots(filesystem, directory).newest(EVERYTHING).snapshot_offset,
+            self._snapshot_offset,
         )
         self._now_ms = now_ms
         self._report = RecoveryReport(name)
@@ -355,6 +361,9 @@ class _Recovery:
             segment.state = SegmentState.ARCHIVED if scan.damage else SegmentState.ACTIVE
             segment.next_offset = scan.end.offset
             self._trusted_from = scan.checked_from
+        if not whole or segment.next_offset > self._snapshot_offset:
+            # To be written anew once the producers' state is known, or when the segment is closed.
+            self._filesystem.remove(segment.aborted_path)
         _write_indexes(self._filesystem, segment, scan)
         self._report.scanned_bytes += scan.end.position - scan.checked_from
         self._report.batches += scan.batches
@@ -440,7 +449,7 @@ def _write_again(file: File, position: int, end: int) -> None:
 def _is_leftover(name: str, sizes: dict[str, int]) -> bool:
     if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)) or CLEANED_MARK in name:
         return True
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX):
         base = base_offset_of(name, suffix)
         if base is not None:
             return f"{base:020d}{LOG_SUFFIX}" not in sizes

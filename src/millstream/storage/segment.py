@@ -18,11 +18,12 @@ from millstream.storage.filesystem import Filesystem
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+ABORTED_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 SWAP_SUFFIX = ".swap"
 DELETED_SUFFIX = ".deleted"
 CUT_SUFFIX = ".cut"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
 
 
 class SegmentState(Enum):
@@ -62,6 +63,10 @@ class Segment:
     def time_index_path(self) -> str:
         return self.stem + TIME_INDEX_SUFFIX
 
+    @property
+    def aborted_path(self) -> str:
+        return self.stem + ABORTED_SUFFIX
+
 
 def segment_stem(directory: str, base_offset: int) -> str:
     """The path of a segment's files, less their suffix."""
@@ -92,8 +97,11 @@ def rename_deleted(filesystem: Filesystem, segment: Segment) -> list[str]:
     filesystem.rename(segment.log_path, segment.log_path + DELETED_SUFFIX)
     # Once the record file is gone the segment is: files without one are leftovers.
     segment.state = SegmentState.DELETED
-    for path in (segment.index_path, segment.time_index_path):
-        # An index may be missing: it is written anew only when someone asks for it.
+    renamed = [segment.log_path + DELETED_SUFFIX]
+    for path in (segment.index_path, segment.time_index_path, segment.aborted_path):
+        # An index may be missing: it is written anew only when someone asks for it, and most
+        # segments hold no transactions.
         with suppress(FileNotFoundError):
             filesystem.rename(path, path + DELETED_SUFFIX)
-    return [segment.stem + suffix + DELETED_SUFFIX for suffix in SEGMENT_SUFFIXES]
+            renamed.append(path + DELETED_SUFFIX)
+    return renamed

@@ -7,11 +7,12 @@ active one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from millstream.storage.active_segment import ActiveSegment
 from millstream.storage.closed_segments import ClosedSegments
 from millstream.storage.segment import Segment, SegmentState
+from millstream.storage.segment_reader import SegmentReader
 from millstream.storage.time_index import TimeIndex
 
 _EMPTY = memoryview(b"")
@@ -41,22 +42,42 @@ class SegmentChain:
         """The largest timestamp of all; -1 when no record carries one."""
         return max((self.max_timestamp(s) for s in self.segments if s.size), default=-1)
 
-    def read(self, offset: int, max_bytes: int) -> memoryview:
+    @property
+    def end_offset(self) -> int:
+        return self.active.segment.next_offset
+
+    def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview:
         """Whole batches from the one that holds an offset of the log, or the first after it."""
-        for number in range(bisect_right(self._bases, offset) - 1, len(self.segments)):
+        for number in range(self._number_of(offset), len(self.segments)):
             segment = self.segments[number]
+            if below is not None and below <= segment.base_offset:
+                break
             # A closed segment without bytes may have lost them, which its index tells.
             if segment.size or segment.state is not SegmentState.ACTIVE:
-                view = self.read_segment(segment, offset, max_bytes)
+                view = self.read_segment(segment, offset, max_bytes, below=below)
                 if view is not None:
                     return view
         return _EMPTY
 
-    def read_segment(self, segment: Segment, offset: int, max_bytes: int) -> memoryview | None:
+    def read_segment(
+        self, segment: Segment, offset: int, max_bytes: int, *, below: int | None = None
+    ) -> memoryview | None:
         """The same in one segment; None when none of its batches reaches the offset."""
         if segment.state is SegmentState.ACTIVE:
-            return self.active.read(offset, max_bytes)
-        return self._closed.read(segment, offset, max_bytes)
+            return self.active.read(offset, max_bytes, below=below)
+        return self._closed.read(segment, offset, max_bytes, below=below)
+
+    def reader(self, segment: Segment) -> SegmentReader:
+        """A closed segment, mapped."""
+        return self._closed.reader(segment)
+
+    def segments_from(self, offset: int) -> Iterator[Segment]:
+        """The segment that holds an offset, and all behind it."""
+        for number in range(max(self._number_of(offset), 0), len(self.segments)):
+            yield self.segments[number]
+
+    def _number_of(self, offset: int) -> int:
+        return bisect_right(self._bases, offset) - 1
 
     def max_timestamp(self, segment: Segment) -> int:
         """The largest timestamp in a segment; -1 when its records carry none."""

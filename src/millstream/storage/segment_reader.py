@@ -10,6 +10,7 @@ Memory: what is handed out are views of the mapping, which lives until the last 
 from __future__ import annotations
 
 from millstream.errors import CorruptData, NotFound
+from millstream.storage.aborted_transactions import AbortedIndex
 from millstream.storage.batch_walk import (
     Place,
     base_offset_at,
@@ -20,7 +21,7 @@ from millstream.storage.batch_walk import (
     next_good_batch,
 )
 from millstream.storage.filesystem import Filesystem, map_whole
-from millstream.storage.offset_index import IndexEntry, OffsetIndex
+from millstream.storage.offset_index import TRANSACTIONAL_SEAL, IndexEntry, OffsetIndex
 from millstream.storage.segment import Segment
 
 
@@ -35,7 +36,9 @@ class SegmentReader:
         "_proved",
         "_proved_from",
         "_trusted_from",
+        "aborted",
         "index",
+        "is_transactional",
         "log",
         "size",
     )
@@ -50,6 +53,10 @@ class SegmentReader:
         self.log = log
         self.index = index
         self.size = segment.size
+        # Of a closed segment: whether any of its batches is part of a transaction; and what its
+        # file says of those that were aborted, once somebody has read it.
+        self.is_transactional = False
+        self.aborted: AbortedIndex | None = None
         self._trusted_from = trusted_from
         # One run of proved batches: [_proved_from, _proved.position).
         self._proved_from = 0
@@ -69,6 +76,7 @@ class SegmentReader:
         # holds any more.
         reader.size = seal.position
         reader._next_offset = seal.offset
+        reader.is_transactional = seal.size == TRANSACTIONAL_SEAL
         return reader
 
     def extend(self, log: memoryview, size: int, next_offset: int) -> None:
@@ -77,8 +85,11 @@ class SegmentReader:
         self.size = size
         self._limit_offset = self._next_offset = next_offset
 
-    def read(self, offset: int, max_bytes: int) -> memoryview | None:
-        """Whole batches from the first that reaches `offset`; None when no batch here does."""
+    def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview | None:
+        """Whole batches from the first that reaches `offset`; None when no batch here does.
+
+        None at or past `below`, if that is given.
+        """
         entry = self.index.floor_offset(offset)
         place = Place(entry.position, entry.offset) if entry else Place(0, self._base_offset)
         if entry and not self._is_in_place(entry):
@@ -87,6 +98,8 @@ class SegmentReader:
             good, fault = self._prove(place, place.position + max(max_bytes, 1))
             start = find_batch(self.log, place.position, good, offset)
             if start < good:
+                if below is not None and below < self._next_offset:
+                    good = self._start_of(below, start, good)
                 return self.log[start : self._end_of_read(start, good, max_bytes)]
             if good >= self.size:
                 self._raise_if_more_is_missing()
@@ -139,6 +152,17 @@ class SegmentReader:
     def _is_in_place(self, entry: IndexEntry) -> bool:
         """Bytes that were shifted may form sound batches, but not where the index has them."""
         return base_offset_at(self.log, entry.position) == entry.offset
+
+    def _start_of(self, offset: int, start: int, good: int) -> int:
+        """Where the first batch from `start` on begins that reaches an offset, or `good`."""
+        entry = self.index.floor_offset(offset)
+        known = start
+        if entry and start < entry.position:
+            if entry.position >= good:
+                return good
+            if self._is_in_place(entry):
+                known = entry.position
+        return find_batch(self.log, known, good, offset)
 
     def _end_of_read(self, start: int, good: int, max_bytes: int) -> int:
         limit = start + max_bytes

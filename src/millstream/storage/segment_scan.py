@@ -22,6 +22,7 @@ from millstream.storage.batch_walk import (
     plausible_batch,
 )
 from millstream.storage.index_builder import IndexBuilder
+from millstream.storage.producer_state import TRANSACTION_BITS
 
 EVERYTHING = 2**63 - 1
 
@@ -53,11 +54,15 @@ class SegmentScan:
     # Where the proof by checksums began.
     checked_from: int = 0
     batches: int = 0
+    # Whether any batch is part of a transaction, or ends one.
+    is_transactional: bool = False
     torn: str = ""
     damage: list[Damage] = field(default_factory=list)
 
     def add(self, header: BatchHeader, position: int, *, follows: bool) -> None:
         self.batches += 1
+        if header.attributes & TRANSACTION_BITS:
+            self.is_transactional = True
         self.indexes.add(
             header.base_offset,
             position,

@@ -1,7 +1,8 @@
-"""Writes the three files of one segment: records, offset index, time index.
+"""Writes the files of one segment: records, offset index, time index.
 
 Records go to their file first. The index entries that belong to them gather in memory, where
-readers find them too, and follow in chunks.
+readers find them too, and follow in chunks. Where a segment holds batches of transactions, the
+file that tells of the aborted ones is written when it is sealed.
 
 Invariant: the indexes never point past `size`.
 After a crash: the record file is scanned and both indexes are written anew (see `recovery`).
@@ -33,10 +34,21 @@ SparselyPlaced = tuple[int, int, int, int, bool]
 class SegmentWriter:
     """Appends whole batches to a segment."""
 
-    __slots__ = ("_index", "_indexes", "_log", "_reader", "_time_index", "_trusted_from", "segment")
+    __slots__ = (
+        "_aborted",
+        "_filesystem",
+        "_index",
+        "_indexes",
+        "_log",
+        "_reader",
+        "_time_index",
+        "_trusted_from",
+        "segment",
+    )
 
     def __init__(
         self,
+        filesystem: Filesystem,
         segment: Segment,
         log: GrowingFile,
         indexes: IndexBuilder,
@@ -46,10 +58,12 @@ class SegmentWriter:
         trusted_from: int,
     ) -> None:
         self.segment = segment
+        self._filesystem = filesystem
         self._log = log
         self._indexes = indexes
         self._index = index
         self._time_index = time_index
+        self._aborted: EntryFile | None = None
         self._trusted_from = trusted_from
         self._reader: SegmentReader | None = None
 
@@ -68,7 +82,7 @@ class SegmentWriter:
         time_index = EntryFile.create(filesystem, segment.time_index_path, indexes.time_entries)
         log = _open_log(filesystem, segment, segment_bytes)
         log.cut()
-        return cls(segment, log, indexes, index, time_index, trusted_from=0)
+        return cls(filesystem, segment, log, indexes, index, time_index, trusted_from=0)
 
     @classmethod
     def resume(
@@ -96,6 +110,7 @@ class SegmentWriter:
             last_time_offset=segment.next_offset,
         )
         return cls(
+            filesystem,
             segment,
             _open_log(filesystem, segment, segment_bytes),
             indexes,
@@ -167,12 +182,20 @@ class SegmentWriter:
         count = self._time_index.size // TIME_ENTRY_BYTES
         return TimeIndex(self._time_index.path, self._time_index.view(), count)
 
-    def seal(self) -> None:
-        """End the files: the segment takes no more batches. Raises OSError and then does not."""
+    def seal(self, aborted: bytes = b"") -> None:
+        """End the files: the segment takes no more batches. Raises OSError and then does not.
+
+        `aborted` is what to say of its transactions, if any of its batches is part of one.
+        """
         entries = self._indexes.offset_entries
         unsealed = len(entries)
-        self._indexes.seal(self.segment.next_offset, self.size)
+        self._indexes.seal(self.segment.next_offset, self.size, is_transactional=bool(aborted))
         try:
+            if aborted:
+                self._aborted = EntryFile.create(
+                    self._filesystem, self.segment.aborted_path, bytearray(aborted)
+                )
+                self._aborted.flush()
             self._time_index.flush()
             # Last, so that nothing can fail once the seal is written.
             self._index.flush()
@@ -194,10 +217,12 @@ class SegmentWriter:
         self._log.sync()
 
     def sync(self) -> None:
-        """Return when all three files are on the disk. Any thread. Raises OSError."""
+        """Return when all files are on the disk. Any thread. Raises OSError."""
         self._log.sync()
         self._index.sync()
         self._time_index.sync()
+        if self._aborted is not None:
+            self._aborted.sync()
 
     def distrust(self) -> None:
         """Prove what was appended once more when it is read: the disk may not hold it."""

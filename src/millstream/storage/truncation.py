@@ -77,4 +77,5 @@ def _keep(filesystem: Filesystem, segment: Segment, position: int) -> None:
         file.close()
     filesystem.remove(segment.index_path)
     filesystem.remove(segment.time_index_path)
+    filesystem.remove(segment.aborted_path)
     write_atomically(filesystem, segment.log_path, kept)

@@ -21,7 +21,10 @@ from millstream.storage.filesystem import LocalFilesystem
 
 DISK = LocalFilesystem()
 STATE = CleaningState(
-    clean_offset=100, planned_offset=150, horizons=(Horizon(60, 1000), Horizon(100, 2000))
+    clean_offset=100,
+    planned_offset=150,
+    expired_offset=40,
+    horizons=(Horizon(60, 1000), Horizon(100, 2000)),
 )
 
 
@@ -57,8 +60,8 @@ def test_cut_file_makes_the_log_count_as_never_compacted(tmp_path: Path) -> None
 def test_example_in_the_format_document_is_right(tmp_path: Path) -> None:
     (tmp_path / "cleaning-state").write_bytes(
         bytes.fromhex(
-            "4d534353 0001 c65c49b8"
-            "0000000000000064 0000000000000096 00000002"
+            "4d534353 0002 3aeeb2a1"
+            "0000000000000064 0000000000000096 0000000000000028 00000002"
             "000000000000003c 00000000000003e8"
             "0000000000000064 00000000000007d0"
         )
@@ -67,10 +70,15 @@ def test_example_in_the_format_document_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now_ms", "below"), [(0, 0), (1499, 0), (1500, 60), (2499, 60), (2500, 100), (9999, 100)]
+    ("now_ms", "below"), [(0, 40), (1499, 40), (1500, 60), (2499, 60), (2500, 100), (9999, 100)]
 )
 def test_tombstones_may_go_when_their_horizon_is_old_enough(now_ms: int, below: int) -> None:
-    assert STATE.tombstones_below(now_ms, 500) == below
+    assert STATE.expired_below(now_ms, 500) == below
+
+
+def test_what_expired_stays_expired_without_horizons() -> None:
+    assert CleaningState().expired_below(9999, 500) == 0
+    assert CleaningState(expired_offset=40).expired_below(0, 500) == 40
 
 
 def test_truncated_log_forgets_what_was_known_of_its_end(tmp_path: Path) -> None:
@@ -81,10 +89,15 @@ def test_truncated_log_forgets_what_was_known_of_its_end(tmp_path: Path) -> None
     assert read_cleaning_state(DISK, str(tmp_path)) == replace(STATE, planned_offset=120)
     cut_cleaning_state(DISK, str(tmp_path), 80)
     assert read_cleaning_state(DISK, str(tmp_path)) == CleaningState(
-        clean_offset=80, planned_offset=80, horizons=(Horizon(60, 1000), Horizon(80, 2000))
+        clean_offset=80,
+        planned_offset=80,
+        expired_offset=40,
+        horizons=(Horizon(60, 1000), Horizon(80, 2000)),
     )
-    cut_cleaning_state(DISK, str(tmp_path), 60)
-    assert read_cleaning_state(DISK, str(tmp_path)).horizons == (Horizon(60, 1000),)
+    cut_cleaning_state(DISK, str(tmp_path), 30)
+    assert read_cleaning_state(DISK, str(tmp_path)) == CleaningState(
+        clean_offset=30, planned_offset=30, expired_offset=30, horizons=(Horizon(30, 1000),)
+    )
 
 
 def test_truncation_of_a_log_never_compacted_writes_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,14 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import CorruptData, Fenced, OutOfOrderSequence
+from millstream.records import parse_header
+from millstream.records.batch import assign_offset
 from millstream.records.checksum import crc32c
+from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.producer_state import (
     BATCHES_KEPT,
     MAX_SEQUENCE,
+    OpenTransaction,
     Producer,
     ProducerStates,
     RecentBatch,
 )
+from tests.fakes.sample_batches import abort_marker, commit_marker, transactional_batch
 
 PRODUCER = 7
 
@@ -105,7 +111,8 @@ def test_newer_epoch_starts_at_zero() -> None:
 def test_newer_epoch_forgets_the_batches_of_the_old_one() -> None:
     states = states_after((0, 4), (5, 9))
     states.record(PRODUCER, 1, 0, 0, 200, 200, 200)
-    assert contents(states) == [Producer(PRODUCER, 1, (RecentBatch(0, 0, 200, 200, 200),))]
+    batches = (RecentBatch(0, 0, 200, 200, 200),)
+    assert contents(states) == [Producer(PRODUCER, 1, batches, 200, None, -1)]
     with pytest.raises(OutOfOrderSequence):
         states.check(PRODUCER, 1, 0, 4)
 
@@ -230,11 +237,76 @@ def test_snapshot_has_the_bytes_that_its_format_shows() -> None:
     states = ProducerStates()
     states.record(7, 2, 0, 2, 100, 102, 1000)
     assert states.snapshot(103).hex() == (
-        "4d535053" "0001" "dd2b475e"
-        "0000000000000067" "00000001"
-        "0000000000000007" "0002" "01"
+        "4d535053" "0002" "6ecd1ed0"
+        "0000000000000067" "0000000000000000" "00" "00000001" "00000000"
+        "0000000000000007" "0002" "ffffffff" "ffffffffffffffff" "01"
         "00000000" "00000002" "0000000000000064" "0000000000000066" "00000000000003e8"
     )  # fmt: skip
+
+
+def test_snapshot_tells_of_transactions_as_its_format_shows() -> None:
+    states = ProducerStates()
+    states.transactions.begin_segment(100)
+    states.record(7, 2, 0, 2, 100, 102, 1000)
+    replayed(states, transactional_batch(3, epoch=2), 103)
+    replayed(states, abort_marker(epoch=3), 104)
+    replayed(states, transactional_batch(0, epoch=3), 105)
+    assert states.snapshot(106).hex() == (
+        "4d535053" "0002" "1fac8622"
+        "000000000000006a" "0000000000000064" "03" "00000001" "00000001"
+        "0000000000000007" "0003" "00000003" "0000000000000069" "02"
+        "ffffffff" "ffffffff" "0000000000000068" "0000000000000068" "00000000000007d0"
+        "00000000" "00000000" "0000000000000069" "0000000000000069" "00000000000007d0"
+        "0000000000000007" "0000000000000067" "0000000000000068" "0000000000000069"
+    )  # fmt: skip
+    loaded, _ = ProducerStates.load(states.snapshot(106), path="p")
+    assert list(loaded.open_transactions()) == [OpenTransaction(7, 3, 105)]
+    assert loaded.transactions.aborted == [AbortedTransaction(7, 103, 104, 105)]
+    assert loaded.snapshot(106) == states.snapshot(106)
+
+
+def replayed(states: ProducerStates, batch: bytearray, offset: int) -> None:
+    assign_offset(batch, offset, 0)
+    states.replay(parse_header(batch), batch, timestamp_ms=2000)
+
+
+@pytest.mark.parametrize("ends_with", [abort_marker, commit_marker])
+def test_rollback_undoes_the_beginnings_and_ends_of_transactions(
+    ends_with: Callable[..., bytearray],
+) -> None:
+    states = ProducerStates()
+    for offset, producer in enumerate((1, 2, 3)):
+        replayed(states, transactional_batch(0, producer=producer), offset)
+    replayed(states, abort_marker(producer=3), 3)
+    before = states.snapshot(4)
+    states.mark()
+    replayed(states, ends_with(producer=1, epoch=1), 4)
+    replayed(states, transactional_batch(0, producer=1, epoch=1), 5)
+    replayed(states, transactional_batch(0, producer=9), 6)
+    assert [t.producer_id for t in states.open_transactions()] == [2, 1, 9]
+    states.rollback()
+    assert states.snapshot(4) == before
+    assert [t.first_offset for t in states.open_transactions()] == [0, 1]
+    assert states.transactions.stable_offset(4) == 0
+
+
+def test_batch_that_compaction_emptied_begins_no_transaction() -> None:
+    states = ProducerStates()
+    header = parse_header(transactional_batch(0))._replace(records_count=0)
+    states.replay(header, transactional_batch(0), timestamp_ms=0)
+    assert list(states.open_transactions()) == []
+    assert states.check(PRODUCER, 0, 0, 0) == 0
+
+
+def test_producer_known_by_its_marker_alone_goes_on_anywhere() -> None:
+    states = ProducerStates()
+    replayed(states, commit_marker(epoch=2), 10)
+    assert states.check(PRODUCER, 2, 55, 55) is None
+    with pytest.raises(Fenced):
+        states.check(PRODUCER, 1, 0, 0)
+    replayed(states, abort_marker(epoch=3), 11)
+    with pytest.raises(OutOfOrderSequence):
+        states.check(PRODUCER, 3, 55, 55)
 
 
 def test_empty_snapshot_loads() -> None:
@@ -318,23 +390,32 @@ def test_damage_names_the_file() -> None:
     assert damage.value.path == "orders/0/00000000000000000102.snapshot"
 
 
-def sealed(body: bytes, version: int = 1) -> bytes:
+def sealed(body: bytes, version: int = 2) -> bytes:
     return struct.pack(">4shI", b"MSPS", version, crc32c(body)) + body
 
 
 BATCH = struct.pack(">iiqqq", 0, 0, 0, 0, 0)
 
 
+def counts(producers: int, aborted: int = 0) -> bytes:
+    return struct.pack(">qqBII", 0, 0, 0, producers, aborted)
+
+
+def producer(batches: int) -> bytes:
+    return struct.pack(">qhiqB", 7, 0, -1, -1, batches)
+
+
 @pytest.mark.parametrize(
     "snapshot",
     [
-        pytest.param(sealed(struct.pack(">qI", 0, 0), version=2), id="newer version"),
-        pytest.param(sealed(struct.pack(">qI", 0, 0) + b"x"), id="bytes left over"),
-        pytest.param(sealed(struct.pack(">qI", 0, 1)), id="producer missing"),
-        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 1) + BATCH[:-1]), id="batch cut"),
-        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 2) + BATCH), id="batch missing"),
-        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 0)), id="no batches"),
-        pytest.param(sealed(struct.pack(">qIqhB", 0, 1, 7, 0, 6) + 6 * BATCH), id="six batches"),
+        pytest.param(sealed(counts(0), version=3), id="newer version"),
+        pytest.param(sealed(counts(0) + b"x"), id="bytes left over"),
+        pytest.param(sealed(counts(1)), id="producer missing"),
+        pytest.param(sealed(counts(0, aborted=1)), id="aborted transaction missing"),
+        pytest.param(sealed(counts(1) + producer(1) + BATCH[:-1]), id="batch cut"),
+        pytest.param(sealed(counts(1) + producer(2) + BATCH), id="batch missing"),
+        pytest.param(sealed(counts(1) + producer(0)), id="no batches"),
+        pytest.param(sealed(counts(1) + producer(6) + 6 * BATCH), id="six batches"),
     ],
 )
 def test_well_sealed_nonsense_is_refused(snapshot: Any) -> None:

@@ -31,6 +31,7 @@ def doomed(
     settings: LogSettings,
     *,
     start_offset: int = 0,
+    stable_offset: int = 1000,
     expired: Sequence[int] = (),
 ) -> list[int]:
     """Base offsets of what is past its keep."""
@@ -38,6 +39,7 @@ def doomed(
         segments,
         settings,
         start_offset=start_offset,
+        stable_offset=stable_offset,
         is_expired=lambda segment: segment.base_offset in expired,
     )
     return [segment.base_offset for segment in found]
@@ -123,3 +125,13 @@ def test_records_are_too_old_when_all_are_past_their_time(
 ) -> None:
     settings = LogSettings(retention_ms=retention_ms, cleanup_policy=policy)
     assert is_too_old(age_ms, settings) is expected
+
+
+@pytest.mark.parametrize(
+    ("stable_offset", "expected"),
+    [(5, []), (19, [0]), (20, [0, 10]), (39, [0, 10, 20]), (40, [0, 10, 20, 30])],
+)
+def test_segments_that_are_not_stable_stay(stable_offset: int, expected: list[int]) -> None:
+    settings = LogSettings(retention_ms=1, retention_bytes=0)
+    segments = segments_of(*WHOLE)
+    assert doomed(segments, settings, start_offset=40, stable_offset=stable_offset) == expected

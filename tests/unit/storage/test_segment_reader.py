@@ -194,7 +194,7 @@ def entries_without_seal(segment: Segment) -> bytes:
 @pytest.mark.parametrize(
     ("offset", "position", "size"),
     [
-        pytest.param(NEXT_OFFSET, LAID[-1].end, 1, id="an entry"),
+        pytest.param(NEXT_OFFSET, LAID[-1].end, 2, id="an entry"),
         pytest.param(NEXT_OFFSET, LAID[-1].end - 1, 0, id="of a shorter record file"),
         pytest.param(NEXT_OFFSET + 1, LAID[-1].end, 0, id="of a later segment"),
     ],
