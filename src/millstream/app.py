@@ -20,13 +20,15 @@ from millstream.broker.housekeeping import Housekeeping
 from millstream.broker.opening import Opened, open_data
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.topics import Topics
+from millstream.broker.transaction_markers import TransactionMarkers
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
 from millstream.errors import InvalidSetting
 from millstream.gateways.kafka.listener import Door
 from millstream.identity import new_id, new_name
 from millstream.settings.domain import split_address
 from millstream.settings.loader import Settings
-from millstream.settings.names import OFFSETS_TOPIC
+from millstream.settings.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import Filesystem, LocalFilesystem, passing_trouble
 from millstream.storage.flusher import Flusher
@@ -94,6 +96,7 @@ async def _serve(path: str, settings: Settings, say: Say) -> None:
         finally:
             broker.groups.close()
             await door.close()
+            await broker.transactions.close()
     say("stopped")
 
 
@@ -134,32 +137,47 @@ async def _broker(
         )
         for line in [*opened.notes, *await topics.start()]:
             say(line)
-        groups = GroupCoordinator(
-            topics.state_log(OFFSETS_TOPIC),
-            settings=settings.groups,
-            clock=clock,
-            topics=GroupTopics(topics).view,
-            new_member_id=new_name,
-        )
-        await groups.start(topics.cut_end)
-        topics.forgetting.append(groups.topic_deleted)
-        yield (
-            Broker(
-                topics=topics,
-                groups=groups,
-                producer_ids=ProducerIds(topics.allocate_producer_ids),
-                flusher=flusher,
-                clock=clock,
-                settings=settings,
-            ),
-            housekeeping,
-        )
+        yield await _coordinated(topics, flusher, settings, clock), housekeeping
         await topics.close()
     finally:
         flusher.close()
         opened.directory.close()
         for line in opened.directory.take_notes():
             say(line)
+
+
+async def _coordinated(
+    topics: Topics, flusher: Flusher, settings: Settings, clock: Clock
+) -> Broker:
+    """The coordinators, with all that their logs hold, and so the whole broker."""
+    groups = GroupCoordinator(
+        topics.state_log(OFFSETS_TOPIC),
+        settings=settings.groups,
+        clock=clock,
+        topics=GroupTopics(topics).view,
+        new_member_id=new_name,
+    )
+    await groups.start(topics.cut_end)
+    topics.forgetting.append(groups.topic_deleted)
+    producer_ids = ProducerIds(topics.allocate_producer_ids)
+    transactions = TransactionCoordinator(
+        topics.state_log(TRANSACTIONS_TOPIC),
+        TransactionMarkers(topics, flusher, clock=clock, end_offsets=groups.end_transaction),
+        settings=settings.transactions,
+        clock=clock,
+        new_producer_id=producer_ids.next,
+    )
+    # After the groups: their offsets are part of transactions that may have to be ended.
+    await transactions.start()
+    return Broker(
+        topics=topics,
+        groups=groups,
+        transactions=transactions,
+        producer_ids=producer_ids,
+        flusher=flusher,
+        clock=clock,
+        settings=settings,
+    )
 
 
 async def _open_door(door: Door) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from millstream.broker.broker import Broker
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.gateways.kafka.context import Context
 from millstream.protocol.codec import decode, encode
 from millstream.protocol.notation import Struct
@@ -33,6 +34,7 @@ class AdminDesk:
         self.broker = Broker(
             topics=self.host.topics,
             groups=cast(GroupCoordinator, None),
+            transactions=cast(TransactionCoordinator, None),
             producer_ids=ProducerIds(self.host.topics.allocate_producer_ids),
             flusher=self.host.flusher,
             clock=self.host.clock,
@@ -60,6 +62,7 @@ class AdminDesk:
             version=version,
             client_id="test",
             client_host="/127.0.0.1",
+            connection=1,
             advertised=("broker.test", 9092),
         )
         received = decode(handler.REQUEST, version, encode(request, version))

@@ -11,6 +11,7 @@ from millstream.clock import ManualClock
 from millstream.groups.commands import Heartbeat, Join, Leave, Leaver, SupportedProtocol, Sync
 from millstream.groups.consumer_group import TopicFacts
 from millstream.groups.outcome import NO_TICKET
+from millstream.records import ControlType, build_control
 from millstream.settings.groups import GroupSettings
 from millstream.settings.log import LogSettings
 from millstream.storage.flusher import Flusher
@@ -53,6 +54,22 @@ class GroupHome:
 
     def state_log(self) -> StateLog:
         return StateLog(self.log, self.flusher, clock=self.clock, max_decompressed_bytes=1 << 20)
+
+    def end_transaction(
+        self, producer_id: int, *, epoch: int = 0, is_commit: bool = True, told: bool = True
+    ) -> None:
+        """What the coordinator of transactions does; not `told`, it does only half of it."""
+        marker = build_control(
+            ControlType.COMMIT if is_commit else ControlType.ABORT,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=0,
+            timestamp_ms=self.clock.now_ms(),
+        )
+        [outcome] = self.log.append([marker])
+        assert isinstance(outcome, int), outcome
+        if told:
+            self.groups.end_transaction(producer_id, is_commit=is_commit)
 
     def restart(self) -> None:
         self.groups.close()

@@ -73,6 +73,7 @@ async def open_door(
             await opened.hang_up()
             broker.groups.close()
             await door.close()
+            await broker.transactions.close()
 
 
 async def until(condition: Callable[[], object]) -> None:

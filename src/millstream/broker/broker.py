@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.topics import Topics
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock
 from millstream.settings.loader import Settings
 from millstream.storage.flusher import Flusher
@@ -21,6 +22,7 @@ class Broker:
 
     topics: Topics
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     producer_ids: ProducerIds
     flusher: Flusher
     clock: Clock

@@ -1,6 +1,8 @@
 """Reading from several partitions at once, within limits of bytes.
 
-What consumers see is everything that was appended, synced or not; see docs/decisions on acks.
+What consumers see is everything that was appended, synced or not; see docs/decisions on acks. Who
+asks for committed records only sees none at or past the last stable offset, and is told which
+transactions were aborted below it, whose records are still there.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from typing import NamedTuple
 
 from millstream.broker.partition import Partition
 from millstream.errors import MillstreamError
+from millstream.storage.aborted_transactions import AbortedTransaction
+from millstream.storage.batch_walk import end_of_batches
+from millstream.storage.partition_log import PartitionLog
 
 _NOTHING = b""
 NO_OFFSET = -1
@@ -22,6 +27,8 @@ class Wanted(NamedTuple):
     partition: Partition | MillstreamError
     offset: int
     max_bytes: int
+    is_committed: bool = False
+    """Whether only records of transactions that have ended are wanted."""
 
 
 class Found(NamedTuple):
@@ -31,7 +38,10 @@ class Found(NamedTuple):
     error: MillstreamError | None
     end_offset: int
     start_offset: int
+    stable_offset: int
     records: memoryview | bytes
+    aborted: Sequence[AbortedTransaction] | None = None
+    """Whose records to pass over; None where that was not asked for."""
 
 
 class Reading(NamedTuple):
@@ -56,19 +66,33 @@ def read(wanted: Sequence[Wanted], *, max_bytes: int) -> Reading:
 
 
 def _read_one(place: Wanted, room_bytes: int, *, is_first: bool) -> Found:
-    number, partition, offset, max_bytes = place
+    number, partition, offset, max_bytes, is_committed = place
     if isinstance(partition, MillstreamError):
-        return Found(number, partition, NO_OFFSET, NO_OFFSET, _NOTHING)
+        return _failed(number, partition)
     records: memoryview | bytes = _NOTHING
     limit = min(max_bytes, room_bytes)
     try:
         log = partition.log
-        start, end = log.start_offset, log.end_offset
+        start, end, stable = log.start_offset, log.end_offset, log.last_stable_offset
         if offset != end and (limit > 0 or is_first):
-            records = log.read(offset, max(limit, 0))
+            below = stable if is_committed and stable < end else None
+            records = log.read(offset, max(limit, 0), below=below)
             # A log gives at least one batch; only the first batch of all may be over the limits.
             if len(records) > limit and not is_first:
                 records = _NOTHING
+        aborted = _aborted(log, offset, records) if is_committed else None
     except MillstreamError as error:
-        return Found(number, error.with_traceback(None), NO_OFFSET, NO_OFFSET, _NOTHING)
-    return Found(number, None, end, start, records)
+        return _failed(number, error.with_traceback(None))
+    return Found(number, None, end, start, stable, records, aborted)
+
+
+def _aborted(
+    log: PartitionLog, offset: int, records: memoryview | bytes
+) -> Sequence[AbortedTransaction]:
+    if not records or not log.has_aborted_transactions:
+        return ()
+    return log.aborted_transactions(offset, end_of_batches(records))
+
+
+def _failed(number: int, error: MillstreamError) -> Found:
+    return Found(number, error, NO_OFFSET, NO_OFFSET, NO_OFFSET, _NOTHING)

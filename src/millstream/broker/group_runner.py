@@ -5,8 +5,11 @@ happens; then the group takes its new state; then, once the records are durable,
 out. A reply without records of its own waits as well while the group has records that are not
 durable, since it may tell of them.
 
+Offsets that are stored in a transaction are pending until it ends. Its end is a record like any
+other to those who ask: what it has committed is told once it is durable.
+
 Invariant: every group here has a timer at or before its deadline; a ticket is answered once, or
-whoever asked has gone.
+whoever asked has gone; every group with pending offsets is found by their producers.
 After a crash: groups are rebuilt from the log by `replay`; nobody waits any more.
 """
 
@@ -14,17 +17,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from millstream.broker.state_log import StateLog
+from millstream.broker.state_log import StateLog, TransactionalProducer
 from millstream.clock import Clock
-from millstream.errors import InvalidRequest, MillstreamError, Unavailable
+from millstream.errors import Conflict, Fenced, InvalidRequest, MillstreamError, Unavailable
 from millstream.groups.group_records import Committed, OffsetCommitted, OffsetTombstone
 from millstream.groups.group_records_format import Encoder
 from millstream.groups.offsets import TopicPartition, apply_offset
 from millstream.groups.outcome import Outcome, Reply, Ticket
+from millstream.groups.pending_offsets import Pending, PendingOffsets
 
 _log = logging.getLogger(__name__)
 
@@ -37,17 +41,27 @@ GroupT = TypeVar("GroupT")
 class HostedGroup(Generic[GroupT]):
     """A group, its offsets, and what the runner needs to know of both."""
 
-    __slots__ = ("group", "group_id", "offsets", "timer", "timer_ms", "unsettled")
+    __slots__ = ("group", "group_id", "offsets", "pending", "timer", "timer_ms", "unsettled")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.group: GroupT | None = None
         """None where there are only offsets."""
         self.offsets: dict[TopicPartition, Committed] = {}
+        self.pending = PendingOffsets()
         self.timer: asyncio.TimerHandle | None = None
         self.timer_ms = 0
         self.unsettled: int | None = None
         """The end of the log after the group's last record, while that is not durable."""
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether there are any, pending ones too."""
+        return bool(self.offsets or self.pending)
+
+    def partitions(self) -> Collection[TopicPartition]:
+        """All that there are offsets of, pending ones too."""
+        return {**self.offsets, **dict.fromkeys(self.pending)} if self.pending else self.offsets
 
 
 Step = Callable[[HostedGroup[GroupT], Ticket], Outcome[GroupT, Any]]
@@ -72,6 +86,8 @@ class GroupRunner(Generic[GroupT]):
         self._tick = tick
         self._deadline_of = deadline_of
         self._groups: dict[str, HostedGroup[GroupT]] = {}
+        self._in_transactions: dict[int, set[str]] = {}
+        """By producer, the groups that its open transaction has offsets of."""
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._last_ticket = 0
         self._is_closed = False
@@ -87,8 +103,13 @@ class GroupRunner(Generic[GroupT]):
 
     # Running
 
-    async def ask(self, group_id: str, step: Step[GroupT]) -> Any:
-        """Make a transition and wait for the reply to its ticket. Raises MillstreamError."""
+    async def ask(
+        self, group_id: str, step: Step[GroupT], *, producer: TransactionalProducer | None = None
+    ) -> Any:
+        """Make a transition and wait for the reply to its ticket. Raises MillstreamError.
+
+        With a producer its records, which are offsets, are part of that one's transaction.
+        """
         if self._is_closed:
             raise Unavailable
         hosted = self._groups.get(group_id) or HostedGroup(group_id)
@@ -96,7 +117,7 @@ class GroupRunner(Generic[GroupT]):
         answer = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = answer
         try:
-            self._run(hosted, step(hosted, ticket))
+            self._run(hosted, step(hosted, ticket), producer)
             return await answer
         finally:
             del self._waiting[ticket]
@@ -113,11 +134,29 @@ class GroupRunner(Generic[GroupT]):
             raise reply.value
         return reply.value
 
-    def tell(self, hosted: HostedGroup[GroupT], outcome: Outcome[GroupT, Any]) -> None:
+    def tell(
+        self,
+        hosted: HostedGroup[GroupT],
+        outcome: Outcome[GroupT, Any],
+        *,
+        producer: TransactionalProducer | None = None,
+    ) -> None:
         """Make a transition that nobody asked for. Raises MillstreamError."""
         if self._is_closed:
             raise Unavailable
-        self._run(hosted, outcome)
+        self._run(hosted, outcome, producer)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The last thing in the log is the end of a producer's transaction."""
+        end_offset = self._state_log.end_offset
+        for group_id in self._in_transactions.pop(producer_id, ()):
+            hosted = self._groups.get(group_id)
+            if hosted is None:
+                continue
+            hosted.offsets.update(hosted.pending.end(producer_id, is_commit=is_commit))
+            hosted.unsettled = end_offset
+            self._keep(hosted)
+            self._reply_when_settled(hosted, ())
 
     async def settled(self, hosted: HostedGroup[GroupT]) -> None:
         """Return when all that a group has stored is durable: what it says now will stay true."""
@@ -128,12 +167,19 @@ class GroupRunner(Generic[GroupT]):
                 raise _as_unavailable(hosted.group_id, failure) from failure
 
     def restore(
-        self, group_id: str, group: GroupT | None, offsets: dict[TopicPartition, Committed]
+        self,
+        group_id: str,
+        group: GroupT | None,
+        offsets: dict[TopicPartition, Committed],
+        pending: PendingOffsets,
     ) -> None:
         """Take over a group from the log."""
         hosted: HostedGroup[GroupT] = HostedGroup(group_id)
         hosted.group = group
         hosted.offsets = offsets
+        hosted.pending = pending
+        for producer_id, _, _ in pending.all():
+            self._in_transactions.setdefault(producer_id, set()).add(group_id)
         self._keep(hosted)
         self._set_timer(hosted)
 
@@ -146,31 +192,57 @@ class GroupRunner(Generic[GroupT]):
             if not answer.done():
                 answer.set_exception(Unavailable())
 
-    def _run(self, hosted: HostedGroup[GroupT], outcome: Outcome[GroupT, Any]) -> None:
+    def _run(
+        self,
+        hosted: HostedGroup[GroupT],
+        outcome: Outcome[GroupT, Any],
+        producer: TransactionalProducer | None = None,
+    ) -> None:
         if outcome.records:
-            hosted.unsettled = self._append(hosted.group_id, outcome.records)
-            for record in outcome.records:
-                if isinstance(record, OffsetCommitted | OffsetTombstone):
-                    apply_offset(hosted.offsets, record)
+            hosted.unsettled = self._append(hosted.group_id, outcome.records, producer)
+            if producer is None:
+                _apply(hosted, outcome.records)
+            else:
+                first_offset = hosted.unsettled - len(outcome.records)
+                self._hold(hosted, outcome.records, producer, first_offset)
         hosted.group = outcome.group
         self._keep(hosted)
         self._set_timer(hosted)
         if hosted.unsettled is None:
             self._deliver(outcome.replies)
         elif outcome.records or outcome.replies:
-            # Durable before told: the replies leave when the log is synced up to here.
-            durable = self._state_log.durable(hosted.unsettled)
-            settle = partial(self._settle, hosted, hosted.unsettled, outcome.replies)
-            durable.add_done_callback(settle)
+            self._reply_when_settled(hosted, outcome.replies)
 
-    def _append(self, group_id: str, records: Sequence[Any]) -> int:
+    def _append(
+        self, group_id: str, records: Sequence[Any], producer: TransactionalProducer | None
+    ) -> int:
         entries = [self._encoders[type(record)](record) for record in records]
         try:
-            return self._state_log.append(entries)
-        except InvalidRequest:
+            return self._state_log.append(entries, producer=producer)
+        except (InvalidRequest, Conflict, Fenced):
             raise
         except MillstreamError as failure:
             raise _as_unavailable(group_id, failure) from failure
+
+    def _hold(
+        self,
+        hosted: HostedGroup[GroupT],
+        records: Sequence[Any],
+        producer: TransactionalProducer,
+        first_offset: int,
+    ) -> None:
+        """Keep offsets of a transaction until that ends."""
+        for record_offset, record in enumerate(records, first_offset):
+            assert isinstance(record, OffsetCommitted), "a transaction holds offsets only"
+            pending = Pending(record.committed, record_offset, producer.epoch)
+            hosted.pending.add(producer.producer_id, (record.topic, record.partition), pending)
+        self._in_transactions.setdefault(producer.producer_id, set()).add(hosted.group_id)
+
+    def _reply_when_settled(self, hosted: HostedGroup[GroupT], replies: tuple[Reply, ...]) -> None:
+        assert hosted.unsettled is not None, "there is something to wait for"
+        # Durable before told: the replies leave when the log is synced up to here.
+        durable = self._state_log.durable(hosted.unsettled)
+        durable.add_done_callback(partial(self._settle, hosted, hosted.unsettled, replies))
 
     def _settle(
         self,
@@ -200,7 +272,7 @@ class GroupRunner(Generic[GroupT]):
                 answer.set_result(reply.value)
 
     def _keep(self, hosted: HostedGroup[GroupT]) -> None:
-        if hosted.group is not None or hosted.offsets:
+        if hosted.group is not None or hosted.has_offsets:
             self._groups[hosted.group_id] = hosted
         else:
             self._groups.pop(hosted.group_id, None)
@@ -234,6 +306,14 @@ class GroupRunner(Generic[GroupT]):
         except Exception:  # Outer edge of a timer: without it no session would end any more.
             _log.exception("group %r: the passing of time went wrong", hosted.group_id)
             self._start_timer(hosted, now_ms + _RETRY_MS)
+
+
+def _apply(hosted: HostedGroup[Any], records: Sequence[Any]) -> None:
+    for record in records:
+        if isinstance(record, OffsetCommitted | OffsetTombstone):
+            apply_offset(hosted.offsets, record)
+            if hosted.pending:
+                hosted.pending.supersede((record.topic, record.partition))
 
 
 def _cancel_timer(hosted: HostedGroup[Any]) -> None:

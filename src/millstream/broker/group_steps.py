@@ -5,15 +5,20 @@ What its own members do is in `groups.migration`, which knows both kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.broker.group_runner import HostedGroup
+from millstream.broker.state_log import TransactionalProducer
 from millstream.errors import (
+    IllegalGeneration,
     MillstreamError,
     NonEmptyGroup,
+    StaleMember,
     SubscribedGroup,
     UnknownGroup,
+    UnknownMember,
 )
 from millstream.groups import classic_transitions as classic
 from millstream.groups import consumer_transitions as consumer
@@ -31,7 +36,9 @@ from millstream.groups.offsets import (
     commit_refusal,
     deletion_refusal,
     expired,
+    is_nobody,
     tombstones,
+    transactional_commit_refusal,
     usage_of,
 )
 from millstream.groups.outcome import Outcome, Reply, Ticket
@@ -61,6 +68,29 @@ def commit_error(hosted: Hosted, committer: Committer) -> MillstreamError | None
     return None
 
 
+def transactional_commit_error(hosted: Hosted, committer: Committer) -> MillstreamError | None:
+    """Why somebody may not commit offsets in a transaction now, if so."""
+    group = hosted.group
+    if group is None:
+        if committer.generation < 0:
+            return None
+        if hosted.has_offsets:
+            return UnknownMember(committer.member_id)
+        return IllegalGeneration(generation=committer.generation, current=-1)
+    if isinstance(group, ClassicGroup):
+        return transactional_commit_refusal(group, committer)
+    if is_nobody(committer):
+        return None
+    try:
+        check_commit(group, committer.member_id, committer.generation)
+    except StaleMember as error:
+        # The only word that producers know for it.
+        return IllegalGeneration(generation=committer.generation, current=error.current_epoch)
+    except MillstreamError as error:
+        return error
+    return None
+
+
 def after_commit(group: AnyGroup | None, member_id: str, now_ms: int) -> AnyGroup | None:
     """A commit is a sign of life of a classic member."""
     if isinstance(group, ClassicGroup):
@@ -83,7 +113,7 @@ def is_empty(group: AnyGroup | None) -> bool:
 
 def delete(hosted: Hosted, ticket: Ticket) -> Result:
     """Forget a group without members, and its offsets."""
-    if hosted.group is None and not hosted.offsets:
+    if hosted.group is None and not hosted.has_offsets:
         return answered(hosted, ticket, UnknownGroup(hosted.group_id))
     if not is_empty(hosted.group):
         return answered(hosted, ticket, NonEmptyGroup(hosted.group_id))
@@ -95,7 +125,7 @@ def delete_offsets(
 ) -> Result:
     """Forget offsets of topics that no member reads; the reply has one result for each."""
     group = hosted.group
-    if group is None and not hosted.offsets:
+    if group is None and not hosted.has_offsets:
         return answered(hosted, ticket, UnknownGroup(hosted.group_id))
     if isinstance(group, ClassicGroup) and (refusal := deletion_refusal(group)) is not None:
         return answered(hosted, ticket, refusal)
@@ -103,13 +133,13 @@ def delete_offsets(
     is_kept = [in_use is None or topic in in_use for topic, _ in wanted]
     gone = {key for key, kept in zip(wanted, is_kept, strict=True) if not kept}
     results = tuple(SubscribedGroup(hosted.group_id) if kept else None for kept in is_kept)
-    records = tombstones(hosted.group_id, hosted.offsets, gone.__contains__)
+    records = tombstones(hosted.group_id, hosted.partitions(), gone.__contains__)
     return Outcome(group, records, (Reply(ticket, results),))
 
 
 def forget_topics(hosted: Hosted, is_gone: Callable[[str], bool]) -> Result:
-    """Topics are gone, and with them how far the group had come."""
-    records = tombstones(hosted.group_id, hosted.offsets, lambda key: is_gone(key[0]))
+    """Topics are gone, and with them how far the group had come, or would have."""
+    records = tombstones(hosted.group_id, hosted.partitions(), lambda key: is_gone(key[0]))
     return Outcome(hosted.group, records)
 
 
@@ -128,6 +158,21 @@ def set_back(hosted: Hosted, cut_end: Callable[[str, int], int | None]) -> Resul
     return Outcome(hosted.group, tuple(records))
 
 
+def set_back_pending(
+    hosted: Hosted, cut_end: Callable[[str, int], int | None]
+) -> Iterator[tuple[TransactionalProducer, Result]]:
+    """The same for what transactions would commit: one outcome in each of these."""
+    cut: defaultdict[TransactionalProducer, list[OffsetCommitted]] = defaultdict(list)
+    for producer_id, (topic, partition), pending in hosted.pending.all():
+        end_offset = cut_end(topic, partition)
+        if end_offset is not None and pending.committed.offset > end_offset:
+            producer = TransactionalProducer(producer_id, pending.producer_epoch)
+            committed = pending.committed._replace(offset=end_offset)
+            cut[producer].append(OffsetCommitted(hosted.group_id, topic, partition, committed))
+    for producer, records in cut.items():
+        yield producer, Outcome(hosted.group, tuple(records))
+
+
 def expire(hosted: Hosted, now_ms: int, retention_ms: int, topics: TopicsView) -> Result:
     """Forget offsets that were not used for long, and the group with the last of them."""
     group = hosted.group
@@ -136,7 +181,9 @@ def expire(hosted: Hosted, now_ms: int, retention_ms: int, topics: TopicsView) -
     else:
         usage = usage_of(group)
     gone = expired(hosted.offsets, usage, now_ms=now_ms, retention_ms=retention_ms)
-    is_awaited = isinstance(group, ClassicGroup) and group.pending
+    # What a transaction is about to renew is in use.
+    gone.difference_update(hosted.pending)
+    is_awaited = hosted.pending or (isinstance(group, ClassicGroup) and group.pending)
     if is_empty(group) and not is_awaited and len(gone) == len(hosted.offsets):
         return Outcome(None, _all_tombstones(hosted))
     return Outcome(group, tombstones(hosted.group_id, hosted.offsets, gone.__contains__))
@@ -153,7 +200,7 @@ def _topics_in_use(group: AnyGroup | None, topics: TopicsView) -> frozenset[str]
 def _all_tombstones(hosted: Hosted) -> tuple[Any, ...]:
     group = hosted.group
     records: tuple[Any, ...] = tuple(
-        OffsetTombstone(hosted.group_id, *key) for key in hosted.offsets
+        OffsetTombstone(hosted.group_id, *key) for key in hosted.partitions()
     )
     if isinstance(group, ClassicGroup):
         return (*records, GroupTombstone(hosted.group_id))

@@ -18,10 +18,16 @@ from millstream.broker import group_steps as steps
 from millstream.broker.group_replay import ENCODERS, stored_groups
 from millstream.broker.group_runner import GroupRunner
 from millstream.broker.group_steps import Hosted, Result
-from millstream.broker.state_log import StateLog
+from millstream.broker.state_log import StateLog, TransactionalProducer
 from millstream.broker.steady_clock import SteadyClock
 from millstream.clock import Clock
-from millstream.errors import InvalidName, MillstreamError, UnknownGroup
+from millstream.errors import (
+    InvalidName,
+    MillstreamError,
+    UnknownGroup,
+    UnknownTopic,
+    UnstableOffset,
+)
 from millstream.groups import classic_transitions, migration
 from millstream.groups.classic_description import GroupDescription, GroupListing, describe
 from millstream.groups.classic_group import ClassicGroup, ClassicState
@@ -63,6 +69,7 @@ class GroupCoordinator:
         """`new_member_id` makes an id that nobody had before out of a client's name."""
         self._state_log = state_log
         self._settings = settings
+        self._metadata_max_bytes = min(settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
         self._wall = clock
         # Sessions and rebalances must not end because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
@@ -83,20 +90,23 @@ class GroupCoordinator:
     async def start(self, cut_end: Callable[[str, int], int | None]) -> None:
         """Bring back what the log holds. Call once, first, when all topics are known.
 
+        Transactions that the log has open stay so, and are to be ended from outside.
         `cut_end` tells where a partition's log ends that a crash may have cut.
         """
         self.replay()
         for hosted in self._runner.all():
             self._tell(hosted, steps.set_back(hosted, cut_end))
+            for producer, outcome in tuple(steps.set_back_pending(hosted, cut_end)):
+                self._runner.tell(hosted, outcome, producer=producer)
         # Durable before anyone can create a topic of a name whose offsets were forgotten.
         await self._state_log.all_durable()
 
     def replay(self) -> None:
         """The first part of `start`."""
         now_ms = self._clock.now_ms()
-        for group_id, stored in stored_groups(self._state_log.replay()).items():
+        for group_id, stored in stored_groups(self._state_log.batches()).items():
             group = stored.group(now_ms, self._settings)
-            self._runner.restore(group_id, group, stored.offsets)
+            self._runner.restore(group_id, group, stored.offsets, stored.pending)
         # A crash may have come between the end of a topic and that of its offsets; another topic
         # of its name must not be read from there.
         topics = self._topics()
@@ -221,7 +231,7 @@ class GroupCoordinator:
     ) -> tuple[MillstreamError | None, ...]:
         """Keep offsets; one result for each. Raises what is wrong with the committer."""
         _check_text("group", group_id)
-        limit_bytes = min(self._settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
+        limit_bytes = self._metadata_max_bytes
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
             refusal = steps.commit_error(hosted, committer)
@@ -238,6 +248,49 @@ class GroupCoordinator:
 
         results: tuple[MillstreamError | None, ...] = await self._runner.ask(group_id, step)
         return results
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Sequence[OffsetToCommit],
+        *,
+        producer_id: int,
+        producer_epoch: int,
+    ) -> tuple[MillstreamError | None, ...]:
+        """Keep offsets for when a transaction is committed; one result for each.
+
+        That the producer has a transaction under way which `__consumer_offsets` is part of is for
+        the caller to see to, with no await between. Raises what is wrong with the committer.
+        """
+        _check_group_id(group_id)
+        limit_bytes = self._metadata_max_bytes
+        topics = self._topics()
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            refusal = steps.transactional_commit_error(hosted, committer)
+            if refusal is not None:
+                return steps.answered(hosted, ticket, refusal)
+            results = tuple(
+                _topic_refusal(item, topics) or metadata_refusal(item.metadata, limit_bytes)
+                for item in offsets
+            )
+            kept = [item for item, error in zip(offsets, results, strict=True) if error is None]
+            records = commit_records(group_id, kept, now_ms=self._wall.now_ms())
+            return Outcome(hosted.group, records, (Reply(ticket, results),))
+
+        producer = TransactionalProducer(producer_id, producer_epoch)
+        results: tuple[MillstreamError | None, ...] = await self._runner.ask(
+            group_id, step, producer=producer
+        )
+        return results
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A producer's transaction has ended: what was pending is committed, or gone.
+
+        Call it right after its marker was appended to the log of `__consumer_offsets`.
+        """
+        self._runner.end_transaction(producer_id, is_commit=is_commit)
 
     async def fetch_offsets(
         self,
@@ -258,6 +311,27 @@ class GroupCoordinator:
         # An offset that may yet be lost is not told: a consumer would go back after a crash.
         await self._runner.settled(hosted)
         return found
+
+    async def fetch_stable_offsets(
+        self,
+        group_id: str,
+        wanted: Collection[TopicPartition] | None = None,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> Mapping[TopicPartition, Committed | UnstableOffset]:
+        """The same, but for those that a transaction under way may change (KIP-447)."""
+        hosted = self._runner.find(group_id)
+        pending = () if hosted is None else hosted.pending
+        keys = pending if wanted is None else [key for key in wanted if key in pending]
+        unstable = {
+            key: UnstableOffset(group_id=group_id, topic=key[0], partition=key[1]) for key in keys
+        }
+        # Nothing can happen between: it reads the offsets before it waits.
+        found = await self.fetch_offsets(
+            group_id, wanted, member_id=member_id, member_epoch=member_epoch
+        )
+        return {**found, **unstable}
 
     async def delete_offsets(
         self, group_id: str, wanted: Sequence[TopicPartition]
@@ -341,6 +415,13 @@ def _listing(hosted: Hosted) -> GroupListing:
     if group is None:
         return GroupListing(hosted.group_id, "", ClassicState.EMPTY, "classic")
     return GroupListing(hosted.group_id, group.protocol_type, group.state, "classic")
+
+
+def _topic_refusal(item: OffsetToCommit, topics: TopicsView) -> MillstreamError | None:
+    facts = topics.get(item.topic)
+    if facts is None or not 0 <= item.partition < facts.partitions:
+        return UnknownTopic(f"{item.topic}/{item.partition}")
+    return None
 
 
 def _check_group_id(group_id: str) -> None:

@@ -29,7 +29,12 @@ from millstream.catalog.commands import Outcome
 from millstream.clock import Clock
 from millstream.errors import MillstreamError, NotFound, UnknownTopic, UnknownTopicId
 from millstream.settings.log import LogSettings
-from millstream.settings.names import CATALOG_TOPIC, OFFSETS_TOPIC, is_internal_topic
+from millstream.settings.names import (
+    CATALOG_TOPIC,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    is_internal_topic,
+)
 from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.flusher import Flusher
@@ -37,7 +42,7 @@ from millstream.storage.local_log import LocalLog
 
 _log = logging.getLogger(__name__)
 
-_OWN_TOPICS = (OFFSETS_TOPIC,)
+_OWN_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 _T = TypeVar("_T")
 

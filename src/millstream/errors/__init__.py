@@ -16,6 +16,7 @@
     │   ├── InvalidPartitions    a topic cannot have this many partitions
     │   ├── InvalidTimeout       a session cannot be this long or short
     │   ├── InvalidTransactionTimeout  a transaction cannot be this long
+    │   ├── Superseded           its producer has gone on with a newer connection
     │   └── InvalidSetting       a setting has a value that it cannot take
     ├── NotFound                 there is no such thing; create it or look elsewhere
     │   ├── UnknownTopic         no topic or partition has this name
@@ -33,7 +34,6 @@
     │   ├── UnknownLeaderEpoch   the client has heard of a newer leader than this broker is
     │   ├── UnknownProducer      the transactional id has another producer; initialise again
     │   ├── InvalidTransactionState  the transaction is in no state for this
-    │   │   └── AbortableTransaction  abort it, then begin anew
     │   └── NonEmptyGroup        the group has members; stop them first
     │       └── SubscribedGroup  the group reads the topic; stop it first
     ├── Fenced                   a newer owner took over; stop
@@ -114,18 +114,17 @@ from millstream.errors.storage import (
     TooManyFiles,
 )
 from millstream.errors.transactions import (
-    AbortableTransaction,
     ConcurrentTransaction,
     FencedProducer,
     InvalidTransactionState,
     InvalidTransactionTimeout,
+    Superseded,
     UnknownProducer,
     UnknownTransaction,
     UnstableOffset,
 )
 
 __all__ = [
-    "AbortableTransaction",
     "AlreadyExists",
     "ChecksumMismatch",
     "ConcurrentTransaction",
@@ -163,6 +162,7 @@ __all__ = [
     "StaleMember",
     "StorageFailure",
     "SubscribedGroup",
+    "Superseded",
     "TimedOut",
     "TooManyFiles",
     "Unavailable",

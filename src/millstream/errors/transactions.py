@@ -21,6 +21,16 @@ class InvalidTransactionTimeout(InvalidRequest):
         )
 
 
+@dataclass(eq=False)
+class Superseded(InvalidRequest):
+    """A producer speaks through a connection that it had given up for a newer one."""
+
+    transactional_id: str
+
+    def __str__(self) -> str:
+        return f"transactional id {self.transactional_id!r} has used a newer connection since"
+
+
 class UnknownTransaction(NotFound):
     """There is no such transactional id."""
 
@@ -53,10 +63,6 @@ class InvalidTransactionState(Conflict):
 
     def __str__(self) -> str:
         return f"{self.identity!r} cannot {self.operation}: its transaction is {self.state}"
-
-
-class AbortableTransaction(InvalidTransactionState):
-    """The same, for a client that knows that to abort and begin anew is enough."""
 
 
 class FencedProducer(Fenced):

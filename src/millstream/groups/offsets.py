@@ -1,9 +1,10 @@
 """Committed offsets of one group: who may commit, when offsets are forgotten, what may be deleted.
 
 Offsets are held as a mapping from (topic, partition); `apply_offset` is how every change reaches
-it, live and at replay.
+it, live and at replay. Those of transactions that have not ended are in `pending_offsets`.
 
-Invariant: an offset is in the mapping exactly if its newest record is no tombstone.
+Invariant: an offset is in the mapping exactly if its newest record is no tombstone. Records of
+transactions count once these are committed, by where the records lie.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def commit_refusal(group: ClassicGroup, committer: Committer) -> MillstreamError
     member_id, instance_id, generation = committer
     if group.state is ClassicState.EMPTY and generation < 0:
         return None
-    if generation < 0 and not member_id and instance_id is None:
+    if is_nobody(committer):
         # Its members own the offsets; nobody commits beside them.
         return UnknownMember(member_id)
     refusal = group.refusal_of(member_id, instance_id)
@@ -72,6 +73,30 @@ def commit_refusal(group: ClassicGroup, committer: Committer) -> MillstreamError
     if refusal is None and group.state is ClassicState.COMPLETING_REBALANCE:
         refusal = RebalanceInProgress(group.group_id)
     return refusal
+
+
+def transactional_commit_refusal(
+    group: ClassicGroup, committer: Committer
+) -> MillstreamError | None:
+    """Why somebody may not commit offsets of a classic group in a transaction, if so.
+
+    Old producers do not say for which member they commit (KIP-447), and a rebalance does not keep
+    them from it: their transaction ends before a new owner of the partition reads on.
+    """
+    member_id, instance_id, generation = committer
+    if generation < 0 and group.state is ClassicState.EMPTY:
+        return None
+    if is_nobody(committer):
+        return None
+    refusal = group.refusal_of(member_id, instance_id)
+    if refusal is None and generation != group.generation:
+        refusal = IllegalGeneration(generation=generation, current=group.generation)
+    return refusal
+
+
+def is_nobody(committer: Committer) -> bool:
+    """Whether there is no telling for which member of a group offsets are committed."""
+    return committer.generation < 0 and not committer.member_id and committer.instance_id is None
 
 
 def metadata_refusal(metadata: str, limit_bytes: int) -> MillstreamError | None:
@@ -104,9 +129,9 @@ def commit_records(
 
 
 def tombstones(
-    group_id: str, offsets: Offsets, is_gone: Callable[[TopicPartition], bool]
+    group_id: str, keys: Iterable[TopicPartition], is_gone: Callable[[TopicPartition], bool]
 ) -> tuple[OffsetTombstone, ...]:
-    return tuple(OffsetTombstone(group_id, *key) for key in offsets if is_gone(key))
+    return tuple(OffsetTombstone(group_id, *key) for key in keys if is_gone(key))
 
 
 class Usage(NamedTuple):

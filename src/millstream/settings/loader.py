@@ -23,6 +23,7 @@ from millstream.settings.kafka import KafkaSettings
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
+from millstream.settings.transactions import TransactionSettings
 
 # Sections of the file, each with the class that declares its settings.
 SECTIONS: dict[str, type] = {
@@ -30,6 +31,7 @@ SECTIONS: dict[str, type] = {
     "log": LogSettings,
     "topics": TopicSettings,
     "groups": GroupSettings,
+    "transactions": TransactionSettings,
     "kafka": KafkaSettings,
 }
 
@@ -42,6 +44,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     topics: TopicSettings = field(default_factory=TopicSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 

@@ -9,7 +9,8 @@ from millstream.errors import InvalidName
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 CATALOG_TOPIC = "__catalog"
 OFFSETS_TOPIC = "__consumer_offsets"
-_INTERNAL_TOPICS = {CATALOG_TOPIC, OFFSETS_TOPIC, "__transaction_state"}
+TRANSACTIONS_TOPIC = "__transaction_state"
+_INTERNAL_TOPICS = {CATALOG_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
 
 
 def is_topic_name(name: str) -> bool:

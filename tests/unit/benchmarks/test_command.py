@@ -23,6 +23,7 @@ DOOR = [
     "round_trip",
     "end_to_end",
     "durable_requests",
+    "transactions",
     "start",
     "many_topics",
     "many_connections",

@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
-from millstream.broker.state_log import Entry, StateLog
+from millstream.broker.state_log import Entry, StateLog, TransactionalProducer
 from millstream.clock import ManualClock
 from millstream.errors import MessageTooLarge, MillstreamError, StorageFailure
+from millstream.records import ControlType, build_control
 from millstream.settings.log import LogSettings
 from millstream.storage.flusher import Done
+from millstream.storage.log_walk import sound_batches
 from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import PartitionLog
 from tests.fakes.topic_host import PromptFlusher
@@ -59,6 +61,40 @@ def test_entries_are_stored_all_or_none() -> None:
     with pytest.raises(MessageTooLarge):
         home.state.append([(b"a", b"1"), (b"b", b"x" * 500)])
     assert home.replayed() == []
+
+
+def test_entries_of_a_transaction_carry_its_producer_and_no_sequence() -> None:
+    home = Home()
+    home.state.append([(b"a", b"1"), (b"b", b"2")])
+    assert home.state.append([(b"a", b"3")], producer=TransactionalProducer(7, 2)) == 3
+    plain, transactional = [header for header, _ in sound_batches(home.log, 0)]
+    assert not plain.is_transactional
+    assert transactional.is_transactional
+    assert (transactional.producer_id, transactional.producer_epoch) == (7, 2)
+    assert transactional.base_sequence == -1
+
+
+def test_batches_tell_of_transactions_and_of_their_ends() -> None:
+    home = Home()
+    producer = TransactionalProducer(7, 2)
+    home.state.append([(b"a", b"1")])
+    for kind in ControlType:
+        home.state.append([(b"b", b"2")], producer=producer)
+        marker = build_control(
+            kind, producer_id=7, producer_epoch=2, coordinator_epoch=0, timestamp_ms=0
+        )
+        home.log.append([marker])
+    found = [
+        ([record.value for record in records], *rest) for records, *rest in home.state.batches()
+    ]
+    assert found == [
+        ([b"1"], None, None),
+        ([b"2"], producer, None),
+        ([], producer, False),
+        ([b"2"], producer, None),
+        ([], producer, True),
+    ]
+    assert home.replayed() == [(b"a", b"1"), (b"b", b"2"), (b"b", b"2")]
 
 
 def test_durable_waits_for_the_sync() -> None:

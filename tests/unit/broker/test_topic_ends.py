@@ -12,6 +12,7 @@ from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.errors import AlreadyExists
 from millstream.groups.offsets import Committer, OffsetToCommit
+from millstream.records import ControlType, build_control
 from millstream.settings.groups import GroupSettings
 from millstream.settings.names import OFFSETS_TOPIC
 from millstream.storage.flusher import Done
@@ -54,6 +55,18 @@ class Home:
         again = Home(self.disk.after_crash("lost"), first_id=1000)
         await again.start()
         return again
+
+    def commit_transaction(self) -> None:
+        """Of the only producer there is."""
+        marker = build_control(
+            ControlType.COMMIT,
+            producer_id=1,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=0,
+        )
+        self.topics.partition(OFFSETS_TOPIC, 0).log.append([marker])
+        self.groups.end_transaction(1, is_commit=True)
 
     async def offsets(self) -> dict[tuple[str, int], int]:
         found = await self.groups.fetch_offsets("g")
@@ -156,6 +169,48 @@ def test_offset_past_the_end_of_a_log_that_a_crash_has_cut_is_set_back() -> None
         again = await home.after_power_cut()
         assert again.topics.partition("orders", 0).log.end_offset == 1
         assert await again.offsets() == {("orders", 0): 1}
+
+    run(test)
+
+
+async def with_pending() -> Home:
+    home = Home(FakeFilesystem())
+    await home.start()
+    await home.create()
+    offsets = [OffsetToCommit("orders", 0, 5, -1, "")]
+    await home.groups.commit_in_transaction("g", NOBODY, offsets, producer_id=1, producer_epoch=0)
+    return home
+
+
+def test_pending_offset_past_the_end_of_a_log_that_a_crash_has_cut_is_set_back() -> None:
+    async def test() -> None:
+        home = await with_pending()
+        log = home.topics.partition("orders", 0).log
+        log.append([batch_of(b"synced")])
+        log.sync()
+        log.append([batch_of(b"lost") for _ in range(4)])
+        again = await home.after_power_cut()
+        log = again.topics.partition("orders", 0).log
+        assert log.end_offset == 1
+        # Others take the offsets of what was lost, and are to be read.
+        log.append([batch_of(b"new") for _ in range(9)])
+        log.sync()
+        third = await again.after_power_cut()
+        third.commit_transaction()
+        assert await third.offsets() == {("orders", 0): 1}
+        assert await (await third.after_power_cut()).offsets() == {("orders", 0): 1}
+
+    run(test)
+
+
+def test_pending_offset_of_a_deleted_topic_does_not_come_back_with_another_of_its_name() -> None:
+    async def test() -> None:
+        home = await with_pending()
+        await home.topics.delete("orders")
+        await home.create()
+        again = await home.after_power_cut()
+        again.commit_transaction()
+        assert await again.offsets() == {}
 
     run(test)
 

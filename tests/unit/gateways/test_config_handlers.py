@@ -318,7 +318,11 @@ def test_size_of_each_log_is_told(desk: AdminDesk, version: int) -> None:
         topic.name: {p.partition_index: p.partition_size for p in topic.partitions}
         for topic in directory.topics
     }
-    assert sizes == {"orders": {0: 0, 1: len(batch)}, "__consumer_offsets": {0: 0}}
+    assert sizes == {
+        "orders": {0: 0, 1: len(batch)},
+        "__consumer_offsets": {0: 0},
+        "__transaction_state": {0: 0},
+    }
     asked = [
         DescribableLogDirTopic(topic="orders", partitions=[1, 7]),
         DescribableLogDirTopic(topic="nope", partitions=[0]),
@@ -343,22 +347,12 @@ def test_each_producer_gets_an_id_of_its_own(desk: AdminDesk, version: int) -> N
     assert init(desk, version) == (0, 1, 0)
 
 
-def test_producer_keeps_its_id_with_a_new_epoch(desk: AdminDesk) -> None:
+def test_id_that_a_producer_brings_is_not_given_to_it(desk: AdminDesk) -> None:
     assert init(desk) == (0, 0, 0)
-    assert init(desk, producer_id=0, producer_epoch=0) == (0, 0, 1)
-    assert init(desk, producer_id=0, producer_epoch=1) == (0, 0, 2)
-    # There is no epoch after the last one.
-    assert init(desk, producer_id=0, producer_epoch=2**15 - 1) == (0, 1, 0)
-    # Not an id of ours.
-    assert init(desk, producer_id=10**6, producer_epoch=0) == (0, 2, 0)
+    assert init(desk, producer_id=0, producer_epoch=0) == (0, 1, 0)
 
 
 def test_producer_that_makes_no_sense_is_refused(desk: AdminDesk) -> None:
     assert init(desk, producer_id=5, producer_epoch=-1) == (42, -1, -1)
     assert init(desk, producer_id=-1, producer_epoch=3) == (42, -1, -1)
     assert init(desk, producer_id=-5, producer_epoch=-5) == (42, -1, -1)
-
-
-def test_transactional_producer_is_refused(desk: AdminDesk) -> None:
-    assert init(desk, transactional_id="mine") == (35, -1, -1)
-    assert init(desk, transactional_id="") == (42, -1, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import consumer_group_describe, consumer_group_heartbeat
@@ -49,6 +50,7 @@ class Door:
         self.broker = Broker(
             topics=host.topics,
             groups=groups,
+            transactions=cast(TransactionCoordinator, None),
             producer_ids=ProducerIds(host.topics.allocate_producer_ids),
             flusher=host.flusher,
             clock=host.clock,
@@ -61,6 +63,7 @@ class Door:
             version=version,
             client_id="client",
             client_host="/127.0.0.1",
+            connection=1,
             advertised=("127.0.0.1", 9092),
         )
 

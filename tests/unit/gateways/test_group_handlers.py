@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import count
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import (
@@ -29,6 +30,7 @@ from millstream.gateways.kafka.handlers import (
     offset_fetch,
     sync_group,
 )
+from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.protocol.codec import decode, encode
 from millstream.protocol.messages.join_group import JoinGroupRequestProtocol
 from millstream.protocol.messages.leave_group import MemberIdentity
@@ -66,6 +68,7 @@ class Door:
         self.broker = Broker(
             topics=host.topics,
             groups=groups,
+            transactions=cast(TransactionCoordinator, None),
             producer_ids=ProducerIds(host.topics.allocate_producer_ids),
             flusher=host.flusher,
             clock=host.clock,
@@ -81,6 +84,7 @@ class Door:
             version=version,
             client_id="client",
             client_host="/127.0.0.1",
+            connection=1,
             advertised=("localhost", 9092),
         )
         response = await api.handle(request, context)
@@ -311,6 +315,36 @@ def test_offsets_are_fetched(version: int) -> None:
             (p.partition_index, p.committed_offset, p.metadata, p.error_code)
             for p in topic.partitions
         ] == [(0, 7, "note", 0), (1, -1, "", 0)]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_offset_that_a_transaction_may_change_is_unstable_to_those_who_ask(
+    version: int, *, is_asked: bool
+) -> None:
+    async def scene(door: Door) -> None:
+        await door.commit()
+        offsets = [OffsetToCommit("t", 0, 9, -1, "")]
+        await door.broker.groups.commit_in_transaction(
+            "g", Committer("", None, -1), offsets, producer_id=1, producer_epoch=0
+        )
+        if version >= 8:
+            topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])]
+            wanted = [OffsetFetchRequestGroup(group_id="g", topics=topics)]
+            whole = await door.call(offset_fetch, version, groups=wanted, require_stable=is_asked)
+            [answer] = whole.groups
+        else:
+            old = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+            answer = await door.call(
+                offset_fetch, version, group_id="g", topics=old, require_stable=is_asked
+            )
+        assert answer.error_code == 0
+        [topic] = answer.topics
+        found = [(p.partition_index, p.committed_offset, p.error_code) for p in topic.partitions]
+        unstable = (0, -1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert found == [unstable if is_asked else (0, 7, 0), (1, -1, 0)]
 
     play(scene)
 

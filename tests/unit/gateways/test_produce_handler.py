@@ -101,7 +101,7 @@ def test_versions_with_old_record_formats_are_refused_on_use(version: int, tmp_p
     ("topic", "batch", "code"),
     [
         ("t", _marked(CONTROL_BIT), ErrorCode.INVALID_RECORD),
-        ("t", _marked(TRANSACTIONAL_BIT), ErrorCode.INVALID_TXN_STATE),
+        ("t", _marked(TRANSACTIONAL_BIT), ErrorCode.INVALID_REQUIRED_ACKS),
         ("t", _damaged(), ErrorCode.CORRUPT_MESSAGE),
         ("t", _old(), ErrorCode.INVALID_RECORD),
         ("t", batch_of(b"x" * 3000), ErrorCode.MESSAGE_TOO_LARGE),

@@ -89,7 +89,7 @@ def test_metadata_shows_the_broker_and_all_topics(desk: AdminDesk, version: int)
     [broker] = answer.brokers
     assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
     shown = {each.name: each for each in answer.topics}
-    assert set(shown) == {"orders", "__consumer_offsets"}
+    assert set(shown) == {"orders", "__consumer_offsets", "__transaction_state"}
     orders = shown["orders"]
     assert orders.error_code == 0
     assert [(p.partition_index, p.leader_id) for p in orders.partitions] == [(0, 0), (1, 0)]
@@ -132,7 +132,7 @@ def test_topic_is_not_created_when_client_or_broker_will_not_have_it(desk: Admin
 def test_metadata_of_a_name_that_is_none_is_refused(desk: AdminDesk, may_create: bool) -> None:
     answer = metadata_of(desk, "a b", "", allow_auto_topic_creation=may_create)
     assert [each.error_code for each in answer.topics] == [17, 17]
-    [internal] = metadata_of(desk, "__transaction_state").topics
+    [internal] = metadata_of(desk, "__catalog").topics
     assert internal.error_code == 17
 
 
@@ -411,7 +411,7 @@ def test_all_topics_are_described_when_none_is_named(desk: AdminDesk) -> None:
     [made] = create(desk, topic("a"))
     answer = desk.ask(describe_topic_partitions, DescribeTopicPartitionsRequest())
     shown = {each.name: each for each in answer.topics}
-    assert set(shown) == {"a", "__consumer_offsets"}
+    assert set(shown) == {"a", "__consumer_offsets", "__transaction_state"}
     assert shown["a"].topic_id == made.topic_id
     assert answer.next_cursor is None
     [partition] = shown["a"].partitions

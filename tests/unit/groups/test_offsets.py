@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.errors import (
+    FencedInstance,
     IllegalGeneration,
     MalformedMessage,
     MetadataTooLarge,
@@ -32,6 +33,7 @@ from millstream.groups.offsets import (
     deletion_refusal,
     expired,
     metadata_refusal,
+    transactional_commit_refusal,
     usage_of,
 )
 from tests.fakes.classic_play import DELAY_MS, Play
@@ -49,6 +51,15 @@ def test_member_commits_in_its_generation() -> None:
     play.stable("a", "b", b="two")
     assert commit_refusal(play.group, Committer("a", None, 1)) is None
     assert commit_refusal(play.group, Committer("b", "two", 1)) is None
+
+
+def test_static_member_that_was_replaced_commits_no_more_in_transactions_either() -> None:
+    play = Play()
+    play.stable("a", "b", b="two")
+    assert transactional_commit_refusal(play.group, Committer("b", "two", 1)) is None
+    refusal = transactional_commit_refusal(play.group, Committer("a", "two", 1))
+    assert isinstance(refusal, FencedInstance)
+    assert isinstance(commit_refusal(play.group, Committer("a", "two", 1)), FencedInstance)
 
 
 def test_member_may_commit_while_the_group_prepares_to_rebalance() -> None:

@@ -44,6 +44,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, door: Door) -> None:
         self._door = door
+        self._number = door.next_number()
         self._buffer = ReceiveBuffer(door.pool)
         self._answers = Answers(self._write)
         self._producing = produce.Producing(
@@ -51,6 +52,8 @@ class Connection(asyncio.BufferedProtocol):
             topics=door.broker.topics,
             cycle=door.cycle,
             flusher=door.broker.flusher,
+            transactions=door.broker.transactions,
+            connection=self._number,
             max_unpacked_bytes=door.broker.settings.storage.max_decompressed_bytes,
             hang_up=self._end,
         )
@@ -198,7 +201,12 @@ class Connection(asyncio.BufferedProtocol):
         # a request that has three too many.
         request, _ = decode_prefix(route.request, version, frame, position)
         context = Context(
-            self._door.broker, version, client_id or "", self._client_host, self._advertised
+            self._door.broker,
+            version,
+            client_id or "",
+            self._client_host,
+            self._number,
+            self._advertised,
         )
         header = response_header(correlation_id, flexible=flexible)
         reply, task = run_eagerly(route.handle(request, context))

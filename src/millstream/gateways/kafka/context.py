@@ -16,5 +16,7 @@ class Context:
     client_id: str
     client_host: str
     """As Kafka shows it to people: `/127.0.0.1`."""
+    connection: int
+    """The number of the client's connection, counted up from 1 in the order of their coming."""
     advertised: tuple[str, int]
     """Host and port that this client is to connect to."""

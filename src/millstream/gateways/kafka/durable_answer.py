@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import NamedTuple
 
 from millstream.broker.append_cycle import Appended
-from millstream.errors import StorageFailure, TimedOut
+from millstream.errors import MillstreamError, StorageFailure, TimedOut
 from millstream.gateways.kafka.answers import Place
 from millstream.gateways.kafka.produce_request import Entry, ParsedRequest, encode_all
 from millstream.storage.flusher import Flusher
+from millstream.storage.partition_log import PartitionLog
+
+
+class _Wait(NamedTuple):
+    """What must be durable, and for whose sake."""
+
+    log: PartitionLog
+    offset: int
+    appended: tuple[Appended, ...]
 
 
 class DurableAnswer:
@@ -21,15 +31,21 @@ class DurableAnswer:
         self._entries = entries
         self._place = place
         # What is not known to be on disk yet.
-        self._waiting: set[Appended] = set()
+        self._waiting: set[_Wait] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait(self, flusher: Flusher) -> None:
-        """Answer when the flusher is done with it, or has failed to be in time."""
-        self._waiting = self._stored()
-        for appended in list(self._waiting):
-            log = appended.partition.log
-            flusher.when_durable(log, log.end_offset, partial(self._settle, appended))
+    def wait(self, flusher: Flusher, transactions: PartitionLog) -> None:
+        """Answer when the flusher is done with it, or has failed to be in time.
+
+        What is part of a transaction waits for the log of those, too.
+        """
+        stored = tuple(self._stored())
+        waits = [_Wait(one.partition.log, one.partition.log.end_offset, (one,)) for one in stored]
+        if stored and (settled_at := self._settled_at()):
+            waits.append(_Wait(transactions, settled_at, stored))
+        self._waiting.update(waits)
+        for each in waits:
+            flusher.when_durable(each.log, each.offset, partial(self._settle, each))
         if not self._waiting:
             self._answer()
             return
@@ -46,22 +62,31 @@ class DurableAnswer:
                 found.update(request.appended())
         return {each for each in found if any(isinstance(o, int) for o in each.outcomes)}
 
-    def _settle(self, appended: Appended, failure: StorageFailure | None) -> None:
-        if appended not in self._waiting:
+    def _settled_at(self) -> int:
+        requests = (request for request, _, _ in self._entries)
+        return max((r.settled_at for r in requests if isinstance(r, ParsedRequest)), default=0)
+
+    def _settle(self, wait: _Wait, failure: StorageFailure | None) -> None:
+        if wait not in self._waiting:
             return  # it was too late
+        self._waiting.discard(wait)
         if failure is not None:
-            appended.fail(failure)
-        self._waiting.discard(appended)
+            _fail(wait, failure)
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._answer()
 
     def _expire(self, timeout_ms: int) -> None:
-        for appended in self._waiting:
-            appended.fail(TimedOut(operation="the sync", timeout_ms=timeout_ms))
+        for wait in self._waiting:
+            _fail(wait, TimedOut(operation="the sync", timeout_ms=timeout_ms))
         self._waiting.clear()
         self._answer()
 
     def _answer(self) -> None:
         # Durable before acknowledged: every sync that this answer rests on has ended.
         self._place.fill([encode_all(self._entries)])
+
+
+def _fail(wait: _Wait, failure: MillstreamError) -> None:
+    for appended in wait.appended:
+        appended.fail(failure)

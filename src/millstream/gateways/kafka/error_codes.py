@@ -24,6 +24,7 @@ class ErrorCode(IntEnum):
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_NOT_AVAILABLE = 15
     INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
     INVALID_REQUIRED_ACKS = 21
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
@@ -31,6 +32,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -105,7 +107,6 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.UnknownLeaderEpoch: ErrorCode.UNKNOWN_LEADER_EPOCH,
     errors.UnknownProducer: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
-    errors.AbortableTransaction: ErrorCode.TRANSACTION_ABORTABLE,
     errors.NonEmptyGroup: ErrorCode.NON_EMPTY_GROUP,
     errors.SubscribedGroup: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     errors.Fenced: ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -110,13 +110,15 @@ class RepeatedRequest:
 class ParsedRequest:
     """A request for any number of partitions."""
 
-    __slots__ = ("acks", "timeout_ms", "topics", "version")
+    __slots__ = ("acks", "settled_at", "timeout_ms", "topics", "version")
 
     def __init__(self, version: int, acks: int, timeout_ms: int) -> None:
         self.version = version
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.topics: list[_Topic] = []
+        self.settled_at = 0
+        """Up to where the log of transactions must be durable for it to be answered."""
 
     def encode(self, correlation_id: int, _: object) -> bytes:
         """A whole answer."""

@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from millstream.gateways.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     consumer_group_describe,
@@ -24,8 +26,11 @@ from millstream.gateways.kafka.handlers import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -35,6 +40,7 @@ from millstream.gateways.kafka.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -42,6 +48,7 @@ from millstream.gateways.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
 )
 from millstream.protocol.notation import Struct
 
@@ -56,6 +63,10 @@ _HANDLERS: tuple[ModuleType, ...] = (
     offset_commit,
     offset_fetch,
     init_producer_id,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    txn_offset_commit,
     create_topics,
     delete_topics,
     create_partitions,
@@ -74,6 +85,9 @@ _HANDLERS: tuple[ModuleType, ...] = (
     describe_topic_partitions,
     consumer_group_heartbeat,
     consumer_group_describe,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
 )
 
 

@@ -77,6 +77,8 @@ class FetchedPartition(NamedTuple):
     stable_offset: int
     start_offset: int
     records: memoryview | bytes
+    aborted: Sequence[tuple[int, int]] | None = None
+    """Producer id and first offset of aborted transactions; None where nobody asked."""
 
 
 def parse_request(view: memoryview, position: int, version: int) -> FetchRequest:
@@ -190,11 +192,20 @@ def _encode_partition(version: int, found: FetchedPartition) -> bytes:
     out = _FOUND.pack(found.partition, found.error_code, found.high_watermark, found.stable_offset)
     if version >= _START_OFFSET:
         out += _INT64.pack(found.start_offset)
-    out += b"\0" if flexible else _NULL_ARRAY
+    out += _encode_aborted(found.aborted, flexible=flexible)
     if version >= _RACK:
         out += _NO_REPLICA
     size = len(found.records)
     return out + (varint(size + 1) if flexible else _INT32.pack(size))
+
+
+def _encode_aborted(aborted: Sequence[tuple[int, int]] | None, *, flexible: bool) -> bytes:
+    if aborted is None:
+        return b"\0" if flexible else _NULL_ARRAY
+    end = _NO_TAGS if flexible else b""
+    return count(len(aborted), flexible=flexible) + b"".join(
+        [_ABORTED.pack(*each) + end for each in aborted]
+    )
 
 
 def _partition_layout(version: int) -> tuple[struct.Struct, list[int]]:
@@ -222,6 +233,7 @@ _INT64 = struct.Struct(">q")
 _HEAD = struct.Struct(">ii")
 _ERROR_SESSION = struct.Struct(">hi")
 _FOUND = struct.Struct(">ihqq")
+_ABORTED = struct.Struct(">qq")
 _NO_TAGS = b"\0"
 _NOT_THROTTLED = b"\0\0\0\0"
 _NULL_ARRAY = b"\xff\xff\xff\xff"

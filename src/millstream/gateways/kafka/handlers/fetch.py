@@ -113,8 +113,9 @@ class _Fetch:
         self._siblings: set[_Fetch] = set()
 
     def _find_wanted(self) -> list[Wanted]:
+        is_committed = self._request.read_committed
         return [
-            _wanted(self._topics, topic.topic, place)
+            _wanted(self._topics, topic.topic, place, is_committed=is_committed)
             for topic in self._request.topics
             for place in topic.partitions
         ]
@@ -168,7 +169,9 @@ class _Fetch:
         return True
 
 
-def _wanted(topics: Topics, topic: str | bytes, place: FetchPartition) -> Wanted:
+def _wanted(
+    topics: Topics, topic: str | bytes, place: FetchPartition, *, is_committed: bool
+) -> Wanted:
     partition: Partition | MillstreamError
     try:
         partition = topics.find(topic, place.partition)
@@ -176,16 +179,17 @@ def _wanted(topics: Topics, topic: str | bytes, place: FetchPartition) -> Wanted
             partition = UnknownLeaderEpoch(place.leader_epoch)
     except MillstreamError as error:
         partition = error.with_traceback(None)
-    return Wanted(place.partition, partition, place.offset, place.max_bytes)
+    return Wanted(place.partition, partition, place.offset, place.max_bytes, is_committed)
 
 
 def _told(found: Found) -> FetchedPartition:
-    end_offset = found.end_offset
+    aborted = found.aborted
     return FetchedPartition(
         found.number,
         code_of(found.error),
-        end_offset,
-        end_offset,
+        found.end_offset,
+        found.stable_offset,
         found.start_offset,
         found.records,
+        None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted],
     )

@@ -1,41 +1,57 @@
-"""InitProducerId (22): an id and an epoch for an idempotent producer.
+"""InitProducerId (22): an id and an epoch for a producer, which has no transactional id or has one.
 
-3 a producer may keep its id, with a new epoch (KIP-360); 4 to 5 errors of transactional ones.
-A transactional id is refused by UNSUPPORTED_VERSION, which clients do not try again.
+3 a producer may keep its id, with a new epoch (KIP-360); 4 a code of its own for fenced producers;
+5 a code for what an abort mends. Two-phase commit, which is 6, we do not have.
+
+With a transactional id, every producer that had it before is fenced, and what it left open is
+aborted before the answer. Without one, whoever asks gets an id that nobody had before: an id that
+it brings along may be that of a transactional producer.
 """
 
 from __future__ import annotations
 
+from millstream.broker.transaction_registry import Way
 from millstream.errors import MillstreamError
 from millstream.gateways.kafka.context import Context
-from millstream.gateways.kafka.error_codes import ErrorCode, code_of
+from millstream.gateways.kafka.error_codes import ErrorCode
+from millstream.gateways.kafka.transaction_codes import transaction_code
 from millstream.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from millstream.transactions.commands import InitProducer
 
 API_KEY = 22
 VERSIONS = (0, 5)
 REQUEST = InitProducerIdRequest
 
 _NONE = -1
-_LAST_EPOCH = 2**15 - 2
 
 
 async def handle(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        named = ErrorCode.UNSUPPORTED_VERSION
-        return _refused(named if request.transactional_id else ErrorCode.INVALID_REQUEST)
-    producer_id, epoch = request.producer_id, request.producer_epoch
-    if (producer_id == _NONE) != (epoch == _NONE) or min(producer_id, epoch) < _NONE:
+    producer = request.producer_id, request.producer_epoch
+    is_told = producer != (_NONE, _NONE)
+    if is_told and min(producer) <= _NONE:
         return _refused(ErrorCode.INVALID_REQUEST)
-    # An id that nobody was given yet is somebody else's tomorrow.
-    if 0 <= producer_id < context.broker.topics.next_producer_id and epoch < _LAST_EPOCH:
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch + 1)
+    transactions, transactional_id = context.broker.transactions, request.transactional_id
+    if transactional_id is not None:
+        transactions.hear(
+            transactional_id,
+            Way.COORDINATOR,
+            context.connection,
+            producer=producer if is_told else None,
+        )
     try:
-        return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next())
+        if transactional_id is None:
+            return InitProducerIdResponse(producer_id=await context.broker.producer_ids.next())
+        begun = await transactions.init_producer(
+            InitProducer(transactional_id, request.transaction_timeout_ms, *producer)
+        )
     except MillstreamError as error:
-        return _refused(code_of(error))
+        return _refused(transaction_code(error, API_KEY, context.version))
+    return InitProducerIdResponse(
+        producer_id=begun.producer_id, producer_epoch=begun.producer_epoch
+    )
 
 
 def _refused(code: int) -> InitProducerIdResponse:

@@ -36,7 +36,10 @@ async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_answer(topic.name, each, context) for each in topic.partitions],
+                partitions=[
+                    _answer(topic.name, each, context, is_committed=request.isolation_level == 1)
+                    for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -44,13 +47,13 @@ async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
 
 
 def _answer(
-    topic: str, asked: ListOffsetsPartition, context: Context
+    topic: str, asked: ListOffsetsPartition, context: Context, *, is_committed: bool
 ) -> ListOffsetsPartitionResponse:
     try:
         partition = context.broker.topics.partition(topic, asked.partition_index)
         if asked.current_leader_epoch > LEADER_EPOCH:
             raise UnknownLeaderEpoch(asked.current_leader_epoch)
-        offset, timestamp_ms = _look_up(partition, asked.timestamp)
+        offset, timestamp_ms = _look_up(partition, asked.timestamp, is_committed=is_committed)
     except MillstreamError as error:
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=code_of(error)
@@ -63,11 +66,15 @@ def _answer(
     )
 
 
-def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
-    """An offset and the timestamp there, -1 where there is none."""
+def _look_up(partition: Partition, timestamp: int, *, is_committed: bool) -> tuple[int, int]:
+    """An offset and the timestamp there, -1 where there is none.
+
+    For who reads committed records only, the log ends at its last stable offset.
+    """
     log = partition.log
+    end_offset = log.last_stable_offset if is_committed else log.end_offset
     if timestamp == _LATEST:
-        return log.end_offset, _UNKNOWN
+        return end_offset, _UNKNOWN
     if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
         return log.start_offset, _UNKNOWN
     if timestamp == _LATEST_MOVED:
@@ -79,4 +86,5 @@ def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
         if timestamp == _LARGEST_TIME
         else log.offset_for_time(timestamp)
     )
-    return (found.offset, found.timestamp_ms) if found else (_UNKNOWN, _UNKNOWN)
+    is_there = found is not None and found.offset < end_offset
+    return (found.offset, found.timestamp_ms) if found and is_there else (_UNKNOWN, _UNKNOWN)

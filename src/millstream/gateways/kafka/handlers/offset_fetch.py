@@ -1,15 +1,15 @@
 """OffsetFetch (9): how far groups have come.
 
 2 null asks for all topics, and there is an error for the whole; 5 leader epochs; 6 flexible; 7 only
-stable offsets, which all are as long as there are no transactions; 8 many groups at once; 9 members
-of consumer groups.
+stable offsets, if so asked: those that a transaction under way may change have an error, and are to
+be asked for again; 8 many groups at once; 9 members of consumer groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, UnstableOffset
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.groups.group_records import Committed
@@ -34,13 +34,19 @@ REQUEST = OffsetFetchRequest
 _MANY_GROUPS = 8
 
 _Wanted = Sequence[OffsetFetchRequestTopics] | Sequence[OffsetFetchRequestTopic] | None
+_Entry = tuple[int, Committed, int]
+"""A partition, what is kept for it, and the code of what went wrong with it."""
 _NONE = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 
 
 async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     if context.version >= _MANY_GROUPS:
-        return OffsetFetchResponse(groups=[await _group(each, context) for each in request.groups])
-    offsets, code = await _fetch(request.group_id, request.topics, context)
+        is_stable = request.require_stable
+        groups = [await _group(each, context, is_stable=is_stable) for each in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    offsets, code = await _fetch(
+        request.group_id, request.topics, context, is_stable=request.require_stable
+    )
     return OffsetFetchResponse(
         error_code=code,
         topics=[
@@ -52,9 +58,9 @@ async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchRe
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
-                        error_code=code,
+                        error_code=partition_code,
                     )
-                    for partition, committed in partitions
+                    for partition, committed, partition_code in partitions
                 ],
             )
             for name, partitions in offsets.items()
@@ -62,11 +68,14 @@ async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchRe
     )
 
 
-async def _group(request: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+async def _group(
+    request: OffsetFetchRequestGroup, context: Context, *, is_stable: bool
+) -> OffsetFetchResponseGroup:
     offsets, code = await _fetch(
         request.group_id,
         request.topics,
         context,
+        is_stable=is_stable,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
     )
@@ -82,9 +91,9 @@ async def _group(request: OffsetFetchRequestGroup, context: Context) -> OffsetFe
                         committed_offset=committed.offset,
                         committed_leader_epoch=committed.leader_epoch,
                         metadata=committed.metadata,
-                        error_code=code,
+                        error_code=partition_code,
                     )
-                    for partition, committed in partitions
+                    for partition, committed, partition_code in partitions
                 ],
             )
             for name, partitions in offsets.items()
@@ -97,23 +106,28 @@ async def _fetch(
     topics: _Wanted,
     context: Context,
     *,
+    is_stable: bool,
     member_id: str | None = None,
     member_epoch: int = -1,
-) -> tuple[Mapping[str, list[tuple[int, Committed]]], int]:
+) -> tuple[Mapping[str, list[_Entry]], int]:
     """By topic, what is kept for each partition asked for; and what went wrong with all."""
     wanted = None
     if topics is not None:
         wanted = [(topic.name, number) for topic in topics for number in topic.partition_indexes]
-    found: Mapping[TopicPartition, Committed] = {}
+    found: Mapping[TopicPartition, Committed | UnstableOffset] = {}
     code: int = ErrorCode.NONE
+    groups = context.broker.groups
+    fetch = groups.fetch_stable_offsets if is_stable else groups.fetch_offsets
     try:
-        found = await context.broker.groups.fetch_offsets(
-            group_id, wanted, member_id=member_id, member_epoch=member_epoch
-        )
+        found = await fetch(group_id, wanted, member_id=member_id, member_epoch=member_epoch)
     except MillstreamError as error:
         code = code_of(error)
-    by_topic: dict[str, list[tuple[int, Committed]]] = {}
+    by_topic: dict[str, list[_Entry]] = {}
     for topic, partition in found if wanted is None else wanted:
-        entry = (partition, found.get((topic, partition), _NONE))
+        kept = found.get((topic, partition), _NONE)
+        if isinstance(kept, UnstableOffset):
+            entry = (partition, _NONE, code_of(kept))
+        else:
+            entry = (partition, kept, code)
         by_topic.setdefault(topic, []).append(entry)
     return by_topic, code

@@ -4,7 +4,9 @@
 13 topic ids. 0 to 2 are announced, because librdkafka stops compressing otherwise (KAFKA-18659),
 and refused when used: they carry record formats of long ago.
 
-acks=0 is not answered, acks=1 once the log has it, acks=all once it is on disk.
+acks=0 is not answered, acks=1 once the log has it, acks=all once it is on disk. What is part of a
+transaction must ask for acks=all: whoever commits relies on it. From 12 on the first write to a
+partition makes it part of the transaction; before, AddPartitionsToTxn does.
 
 Requests are gathered while one read is worked off and stored together by `flush`. A request for one
 partition is likely to be followed by many that differ in their records alone: what is the same in
@@ -20,7 +22,8 @@ from collections.abc import Callable
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.partition import Partition
 from millstream.broker.topics import Topics
-from millstream.errors import InvalidRecord, MillstreamError
+from millstream.broker.transactions import TransactionCoordinator
+from millstream.errors import InvalidRecord, MillstreamError, Superseded
 from millstream.gateways.kafka.answers import Answers
 from millstream.gateways.kafka.durable_answer import DurableAnswer
 from millstream.gateways.kafka.error_codes import ErrorCode
@@ -31,6 +34,7 @@ from millstream.gateways.kafka.produce_request import (
     RepeatedRequest,
     encode_all,
 )
+from millstream.gateways.kafka.transaction_codes import write_code
 from millstream.protocol.headers import read_client_id
 from millstream.protocol.messages.produce import (
     ALL_REPLICAS,
@@ -41,7 +45,13 @@ from millstream.protocol.messages.produce import (
     parse_request,
 )
 from millstream.protocol.primitives import read_varint, varint
-from millstream.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER_BYTES, TRANSACTIONAL_BIT
+from millstream.records.batch import (
+    ATTRIBUTES_AT,
+    CONTROL_BIT,
+    HEADER_BYTES,
+    PRODUCER_AT,
+    TRANSACTIONAL_BIT,
+)
 from millstream.records.record_keys import has_keyless
 from millstream.storage.flusher import Flusher
 
@@ -53,6 +63,7 @@ _OLDEST_REPEATED = 5
 _VALID_ACKS = (ALL_REPLICAS, NO_ANSWER, 1)
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
 _RESERVED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
+_ADDS_PARTITIONS = 12
 
 
 class Producing:
@@ -60,6 +71,7 @@ class Producing:
 
     __slots__ = (
         "_answers",
+        "_connection",
         "_cycle",
         "_entries",
         "_flusher",
@@ -67,6 +79,7 @@ class Producing:
         "_max_unpacked_bytes",
         "_repeated",
         "_topics",
+        "_transactions",
     )
 
     def __init__(
@@ -76,11 +89,15 @@ class Producing:
         topics: Topics,
         cycle: AppendCycle,
         flusher: Flusher,
+        transactions: TransactionCoordinator,
+        connection: int,
         max_unpacked_bytes: int,
         hang_up: Callable[[str], None],
     ) -> None:
-        """`hang_up` ends the connection for a reason."""
+        """`connection` is its number; `hang_up` ends it for a reason."""
         self._answers = answers
+        self._transactions = transactions
+        self._connection = connection
         self._max_unpacked_bytes = max_unpacked_bytes
         self._hang_up = hang_up
         self._topics = topics
@@ -134,15 +151,16 @@ class Producing:
         for topic in request.topics:
             results: list[tuple[int, Judged]] = []
             for number, start, end in topic.partitions:
-                results.append(
-                    (number, refusal or self._store(topic.topic, number, frame[start:end]))
-                )
+                batch = frame[start:end]
+                results.append((number, refusal or self._store(topic.topic, number, batch, entry)))
             entry.topics.append((topic.topic, results))
         self._entries.append((entry, correlation, None))
         if refusal is None:
             self._repeated = self._learn(frame, version, request)
 
-    def _store(self, topic: str | bytes, number: int, batch: memoryview) -> Judged:
+    def _store(
+        self, topic: str | bytes, number: int, batch: memoryview, request: ParsedRequest
+    ) -> Judged:
         try:
             partition = self._topics.find(topic, number)
             if partition.failure is not None:
@@ -152,9 +170,38 @@ class Producing:
             _check_records(partition, batch, self._max_unpacked_bytes)
         except MillstreamError as error:
             return error.with_traceback(None)
-        if len(batch) > _LOW_ATTRIBUTES_AT and batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
-            return ErrorCode.INVALID_TXN_STATE
+        if len(batch) >= HEADER_BYTES and batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+            code = self._admit(partition, batch, request)
+            if code is not None:
+                return code
         return self._cycle.add(partition, batch)
+
+    def _admit(
+        self, partition: Partition, batch: memoryview, request: ParsedRequest
+    ) -> ErrorCode | None:
+        """Make a batch part of its transaction; the code that says why it cannot be, if so.
+
+        Raises Superseded, which ends the connection.
+        """
+        if request.acks != ALL_REPLICAS:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(batch, PRODUCER_AT)
+        if base_sequence < 0:
+            return ErrorCode.INVALID_RECORD
+        try:
+            settled_at = self._transactions.admit(
+                producer_id,
+                producer_epoch,
+                (partition.topic.name, partition.number),
+                adds=request.version >= _ADDS_PARTITIONS,
+                connection=self._connection,
+            )
+        except Superseded:
+            raise
+        except MillstreamError as error:
+            return ErrorCode(write_code(error, API_KEY, request.version))
+        request.settled_at = max(request.settled_at, settled_at)
+        return None
 
     def _learn(
         self, frame: memoryview, version: int, request: ProduceRequest
@@ -210,7 +257,7 @@ class Producing:
             self._check_unanswered(entries)
         elif acks == ALL_REPLICAS:
             pending = DurableAnswer(entries, self._answers.take_place(len(entries)))
-            pending.wait(self._flusher)
+            pending.wait(self._flusher, self._transactions.log)
         else:
             self._answers.send([encode_all(entries)])
 
@@ -247,5 +294,6 @@ def _is_compacted(partition: Partition) -> bool:
     return "compact" in partition.topic.settings.cleanup_policy
 
 
+_PRODUCER = struct.Struct(">qhi")
 _SIZE = struct.Struct(">i")
 _unpack_size = _SIZE.unpack_from

@@ -1,0 +1,154 @@
+"""Everything that the coordinator knows of transactional ids, by their names and their producers.
+
+Invariant: every transactional id that has a producer is here, once, under its name and under the
+id of that producer; one without is here only while somebody is at work on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from enum import Enum
+
+from millstream.errors import InvalidName, Superseded, UnknownTransaction
+from millstream.groups.consumer_regex import TopicRegex
+from millstream.transactions.transaction import Transaction, TransactionState
+
+_LONGEST_ID_BYTES = 32767
+
+
+class Way(Enum):
+    """What a producer has a connection for: clients use one for each of these at a time."""
+
+    COORDINATOR = 0
+    RECORDS = 1
+    OFFSETS = 2
+
+
+class HostedTransaction:
+    """A transactional id, and what the coordinator needs to know of it."""
+
+    __slots__ = (
+        "connections",
+        "stored_at",
+        "timer",
+        "transaction",
+        "transactional_id",
+        "turn",
+        "users",
+    )
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.transaction: Transaction | None = None
+        self.stored_at = 0
+        """The end of the log after its last record."""
+        self.turn = asyncio.Lock()
+        self.users = 0
+        """How many have their turn, or wait for it."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.connections: dict[Way, int] = {}
+        """The newest connection that its producer has used, for each purpose."""
+
+    @property
+    def identity(self) -> tuple[int, int] | None:
+        """The id and epoch of its producer."""
+        transaction = self.transaction
+        if transaction is None:
+            return None
+        return transaction.producer_id, transaction.producer_epoch
+
+    def hear(self, way: Way, connection: int) -> None:
+        """Take note that its producer speaks through a connection. Raises Superseded.
+
+        A producer speaks through one connection at a time. When it gives one up, for a timeout or
+        a failure, a request may still be under way there, to arrive long after it was repeated
+        through the next one; it would then do to a later transaction what was meant for an
+        earlier one. A client that does use several connects again, and has lost nothing.
+        """
+        if connection < self.connections.get(way, 0):
+            raise Superseded(self.transactional_id)
+        self.connections[way] = connection
+
+
+class TransactionRegistry:
+    """All transactional ids."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, HostedTransaction] = {}
+        self._by_producer: dict[int, HostedTransaction] = {}
+
+    def all(self) -> Iterator[HostedTransaction]:
+        """Safe against those that come and go meanwhile."""
+        return iter(tuple(self._by_name.values()))
+
+    def find(self, transactional_id: str) -> HostedTransaction:
+        """An empty one, which is not kept, for what is not known."""
+        return self._by_name.get(transactional_id) or HostedTransaction(transactional_id)
+
+    def of_producer(self, producer_id: int) -> HostedTransaction | None:
+        return self._by_producer.get(producer_id)
+
+    def keep(self, hosted: HostedTransaction) -> HostedTransaction:
+        """The one that is known under a name; this one if none is."""
+        return self._by_name.setdefault(hosted.transactional_id, hosted)
+
+    def take(self, hosted: HostedTransaction, transaction: Transaction | None) -> None:
+        """Let a transactional id have a new state; None takes its producer away."""
+        before, hosted.transaction = hosted.transaction, transaction
+        if before is not None and (
+            transaction is None or before.producer_id != transaction.producer_id
+        ):
+            self._by_producer.pop(before.producer_id, None)
+        if transaction is not None:
+            self._by_name[hosted.transactional_id] = hosted
+            self._by_producer[transaction.producer_id] = hosted
+
+    def release(self, hosted: HostedTransaction) -> None:
+        """Forget one that has no producer, and that nobody is at work on."""
+        is_unused = hosted.transaction is None and not hosted.users
+        if is_unused and self._by_name.get(hosted.transactional_id) is hosted:
+            del self._by_name[hosted.transactional_id]
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """Raises UnknownTransaction."""
+        transaction = self.find(transactional_id).transaction
+        if transaction is None:
+            raise UnknownTransaction(transactional_id)
+        return transaction
+
+    def list(
+        self,
+        *,
+        states: Collection[TransactionState] = (),
+        producer_ids: Collection[int] = (),
+        duration_ms: int = -1,
+        pattern: str | None = None,
+        now_ms: int,
+    ) -> list[Transaction]:
+        """Those in one of some states, and so on; none named is any. Raises InvalidRegex."""
+        regex = None if pattern is None else TopicRegex(pattern)
+        return [
+            each
+            for each in (hosted.transaction for hosted in self._by_name.values())
+            if each is not None
+            and (not states or each.state in states)
+            and (not producer_ids or each.producer_id in producer_ids)
+            and (duration_ms < 0 or 0 <= each.started_ms < now_ms - duration_ms)
+            and (regex is None or regex.matches(each.transactional_id))
+        ]
+
+
+def is_id(transactional_id: str) -> bool:
+    """Whether a record can hold it."""
+    return 0 < len(transactional_id.encode()) <= _LONGEST_ID_BYTES
+
+
+def check_id(transactional_id: str) -> None:
+    """Raises InvalidName."""
+    if not is_id(transactional_id):
+        raise InvalidName(
+            kind="transactional id",
+            name=transactional_id[:100],
+            expected=f"a text of 1 to {_LONGEST_ID_BYTES} bytes",
+        )

@@ -1,0 +1,497 @@
+"""The transaction coordinator: every use case of transactions.
+
+What happens to a transactional id is decided by pure functions (`transactions.transitions`). This
+stores what they decide, carries it out, keeps their time, and answers.
+
+Invariants, which are what makes a crash harmless:
+- A partition takes a transactional batch only while the coordinator has it in the ongoing
+  transaction of that producer and epoch (`admit`); whoever wrote it is answered when the records
+  and the coordinator's own record of it are both durable.
+- A commit is decided when all its records are durable and then so is the decision. Only then are
+  markers written; only when all of them are durable is it complete; and only when that is
+  durable too can the next transaction of the same producer begin.
+- Everything about one transactional id happens in turn, one after the other.
+
+After a crash: `start` replays the log. A transaction that was decided is completed: there are no
+newer records of its producer that a marker could be taken for. What a partition has open beyond
+that was never acknowledged. If it is of a producer and epoch that count, it was admitted, and is so
+again: when the producer repeats itself, the partition takes those records for stored. All else is
+aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, TypeVar
+
+from millstream.broker.state_log import StateLog
+from millstream.broker.steady_clock import SteadyClock
+from millstream.broker.transaction_markers import TransactionMarkers
+from millstream.broker.transaction_registry import (
+    HostedTransaction,
+    TransactionRegistry,
+    Way,
+    check_id,
+    is_id,
+)
+from millstream.clock import Clock
+from millstream.errors import (
+    InvalidRequest,
+    InvalidTransactionState,
+    MillstreamError,
+    Unavailable,
+    UnknownProducer,
+)
+from millstream.settings.names import OFFSETS_TOPIC
+from millstream.settings.transactions import TransactionSettings
+from millstream.storage.partition_log import PartitionLog
+from millstream.storage.producer_state import OpenTransaction
+from millstream.transactions import transitions
+from millstream.transactions.commands import AddPartitions, End, InitProducer
+from millstream.transactions.transaction import TopicPartition, Transaction, TransactionState
+from millstream.transactions.transaction_records import decode, encode, tombstone
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+"""After an end that could not be carried out."""
+_OFFSETS: TopicPartition = (OFFSETS_TOPIC, 0)
+
+_T = TypeVar("_T")
+
+
+class TransactionCoordinator:
+    """Coordinates all transactions of the broker. Lives on the event loop."""
+
+    def __init__(
+        self,
+        state_log: StateLog,
+        markers: TransactionMarkers,
+        *,
+        settings: TransactionSettings,
+        clock: Clock,
+        new_producer_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        self._state_log = state_log
+        self._markers = markers
+        self._settings = settings
+        # No transaction times out because somebody sets the machine's clock.
+        self._clock = SteadyClock(clock)
+        self._new_producer_id = new_producer_id
+        self._registry = TransactionRegistry()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
+
+    # Life
+
+    async def start(self) -> None:
+        """Bring back what the log holds, and end what a crash has left half-ended."""
+        newest: dict[str, Transaction] = {}
+        for record in self._state_log.replay():
+            decoded = decode(bytes(record.key or b""), record.value)
+            if decoded is None:
+                _log.warning("the transaction record at offset %d is unknown", record.offset)
+                continue
+            transactional_id, transaction = decoded
+            if transaction is None:
+                newest.pop(transactional_id, None)
+            else:
+                newest[transactional_id] = transaction
+        for transactional_id, transaction in newest.items():
+            self._take(HostedTransaction(transactional_id), transaction)
+        for hosted in self._registry.all():
+            await self._in_turn(hosted, self._complete)
+        await self._markers.abort_unknown(self._knows_or_admits)
+
+    def _knows_or_admits(self, place: TopicPartition, open_transaction: OpenTransaction) -> bool:
+        producer_id, epoch, _ = open_transaction
+        hosted = self._registry.of_producer(producer_id)
+        if hosted is None or hosted.transaction is None:
+            return False
+        if place in hosted.transaction.partitions and hosted.transaction.data_epoch == epoch:
+            # One that could not be completed yet will be.
+            return True
+        try:
+            self._store(hosted, self._admitted(hosted, producer_id, epoch, place, adds=True))
+        except MillstreamError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Let nothing begin any more, and return when nothing is under way."""
+        self._is_closed = True
+        for hosted in self._registry.all():
+            _cancel_timer(hosted)
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    # What producers ask for
+
+    async def init_producer(self, command: InitProducer) -> Transaction:
+        """Give out a producer id and epoch; whoever had the transactional id before is fenced."""
+        check_id(command.transactional_id)
+
+        async def work(hosted: HostedTransaction) -> Transaction:
+            after = await self._initialised(hosted, command)
+            while after.state.is_ending:
+                await self._finish(hosted, after)
+                after = await self._initialised(hosted, command)
+            self._store_if_new(hosted, after)
+            await self._settled(hosted)
+            return after
+
+        hosted = self._registry.find(command.transactional_id)
+        return await self._ask(self._registry.keep(hosted), work)
+
+    async def _initialised(self, hosted: HostedTransaction, command: InitProducer) -> Transaction:
+        new_producer_id = await self._id_for(hosted.transaction, command)
+        return transitions.init(
+            # Looked at only now: records may have been admitted while an id was waited for.
+            hosted.transaction,
+            command,
+            self._clock.now_ms(),
+            new_producer_id=new_producer_id,
+            settings=self._settings,
+        )
+
+    async def add_partitions(self, command: AddPartitions) -> None:
+        """Let the producer write to partitions, from when this returns."""
+
+        async def work(hosted: HostedTransaction) -> None:
+            now_ms = self._clock.now_ms()
+            after = transitions.add_partitions(hosted.transaction, command, now_ms)
+            self._store_if_new(hosted, after)
+            await self._settled(hosted)
+
+        await self._ask(self._registry.find(command.transactional_id), work)
+
+    async def add_offsets(
+        self, transactional_id: str, producer_id: int, producer_epoch: int
+    ) -> None:
+        """Let the producer commit offsets of groups in its transaction."""
+        await self.add_partitions(
+            AddPartitions(transactional_id, producer_id, producer_epoch, frozenset({_OFFSETS}))
+        )
+
+    async def commit_offsets(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        commit: Callable[[], Awaitable[_T]],
+        *,
+        adds: bool,
+    ) -> _T:
+        """Have offsets committed in a transaction; meanwhile it does not end.
+
+        `adds` says that the client relies on this to make them part of it.
+        """
+
+        async def work(hosted: HostedTransaction) -> _T:
+            after = self._admitted(hosted, producer_id, producer_epoch, _OFFSETS, adds=adds)
+            self._store_if_new(hosted, after)
+            result = await commit()
+            await self._settled(hosted)
+            return result
+
+        return await self._ask(self._registry.find(transactional_id), work)
+
+    async def end(self, command: End) -> Transaction:
+        """Commit or abort; returns the id and epoch to go on with."""
+
+        async def work(hosted: HostedTransaction) -> Transaction:
+            new_producer_id = await self._id_for(hosted.transaction, command)
+            # Looked at only now: records may have been admitted while an id was waited for.
+            before = hosted.transaction
+            after = transitions.end(
+                before, command, self._clock.now_ms(), new_producer_id=new_producer_id
+            )
+            if after is before:
+                await self._settled(hosted)
+                return after
+            await self._finish(hosted, after)
+            # Decided is enough of an answer, even if some partition could not be told yet.
+            return transitions.completed(after, self._clock.now_ms())
+
+        return await self._ask(self._registry.find(command.transactional_id), work)
+
+    # What is written in transactions
+
+    def admit(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        partition: TopicPartition,
+        *,
+        adds: bool,
+        connection: int,
+    ) -> int:
+        """Allow a write now, or raise why not; returns up to where `log` must be durable.
+
+        Whoever calls this appends the records before anything else can happen.
+        """
+        hosted = self._registry.of_producer(producer_id)
+        if hosted is None:
+            raise InvalidTransactionState(
+                identity=producer_id, state="unknown", operation="write to a transaction"
+            )
+        after = self._admitted(hosted, producer_id, producer_epoch, partition, adds=adds)
+        hosted.hear(Way.RECORDS, connection)
+        self._store_if_new(hosted, after)
+        return hosted.stored_at
+
+    def _admitted(
+        self,
+        hosted: HostedTransaction,
+        producer_id: int,
+        producer_epoch: int,
+        partition: TopicPartition,
+        *,
+        adds: bool,
+    ) -> Transaction:
+        if hosted.transaction is None:
+            raise UnknownProducer(transactional_id=hosted.transactional_id, producer_id=producer_id)
+        now_ms = self._clock.now_ms()
+        return transitions.admit_write(
+            hosted.transaction, producer_id, producer_epoch, partition, now_ms, adds=adds
+        )
+
+    @property
+    def log(self) -> PartitionLog:
+        """What was admitted is settled when this is durable, up to the offset that came with it."""
+        return self._state_log.log
+
+    def hear(
+        self,
+        transactional_id: str,
+        way: Way,
+        connection: int,
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        """Take note that a producer speaks through a connection. Raises Superseded.
+
+        `producer` is who it says it is, if it does: others are not heard, only refused.
+        """
+        hosted = self._registry.find(transactional_id)
+        if producer is None and is_id(transactional_id):
+            # One that is new, too: its producer may send its first request again.
+            hosted = self._registry.keep(hosted)
+        if producer is None or producer == hosted.identity:
+            hosted.hear(way, connection)
+
+    # What there is
+
+    def describe(self, transactional_id: str) -> Transaction:
+        """Raises UnknownTransaction."""
+        return self._registry.describe(transactional_id)
+
+    def list(
+        self,
+        *,
+        states: Collection[TransactionState] = (),
+        producer_ids: Collection[int] = (),
+        duration_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[Transaction]:
+        """Those in one of some states, and so on; none named is any. Raises InvalidRegex."""
+        return self._registry.list(
+            states=states,
+            producer_ids=producer_ids,
+            duration_ms=duration_ms,
+            pattern=pattern,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def verify(self, command: AddPartitions) -> dict[TopicPartition, MillstreamError | None]:
+        """For each partition, why the producer may not write to it now, if so."""
+        hosted = self._registry.find(command.transactional_id)
+        found: dict[TopicPartition, MillstreamError | None] = {}
+        for partition in command.partitions:
+            try:
+                self._admitted(
+                    hosted, command.producer_id, command.producer_epoch, partition, adds=False
+                )
+                found[partition] = None
+            except MillstreamError as error:
+                found[partition] = error
+        return found
+
+    # Carrying out
+
+    async def _finish(self, hosted: HostedTransaction, ending: Transaction) -> None:
+        """Decide, for good; then complete what was decided, or see to it that it will be."""
+        before = hosted.transaction
+        # From here on it takes no more records.
+        hosted.transaction = ending
+        try:
+            if transitions.is_commit(ending):
+                await self._markers.data_durable(ending)
+            self._store(hosted, ending)
+        except MillstreamError as failure:
+            hosted.transaction = before
+            raise _as_unavailable(ending.transactional_id, failure) from failure
+        # Durable before any marker: from here on the decision is the same after any crash.
+        await self._settled(hosted)
+        await self._complete(hosted)
+
+    async def _complete(self, hosted: HostedTransaction) -> None:
+        ending = hosted.transaction
+        assert ending is not None
+        if not ending.state.is_ending:
+            return
+        try:
+            await self._markers.write(ending)
+            completed = transitions.completed(ending, self._clock.now_ms())
+            hosted.stored_at = self._state_log.append([encode(completed)])
+            # Durable before the next transaction begins, see above.
+            await self._state_log.durable(hosted.stored_at)
+        except MillstreamError as failure:
+            _log.error(
+                "the transaction of %r is decided, but could not be ended everywhere, and will be "
+                "tried again: %s",
+                ending.transactional_id,
+                failure,
+            )
+            self._start_timer(hosted, _RETRY_S)
+        else:
+            self._take(hosted, completed)
+
+    async def _id_for(self, transaction: Transaction | None, command: InitProducer | End) -> int:
+        if transitions.needs_new_producer_id(transaction, command):
+            return await self._new_producer_id()
+        return -1
+
+    def _store_if_new(self, hosted: HostedTransaction, transaction: Transaction) -> None:
+        if transaction is not hosted.transaction:
+            self._store(hosted, transaction)
+
+    def _store(self, hosted: HostedTransaction, transaction: Transaction) -> None:
+        try:
+            hosted.stored_at = self._state_log.append([encode(transaction)])
+        except InvalidRequest:
+            raise
+        except MillstreamError as failure:
+            raise _as_unavailable(transaction.transactional_id, failure) from failure
+        self._take(hosted, transaction)
+
+    def _take(self, hosted: HostedTransaction, transaction: Transaction) -> None:
+        self._registry.take(hosted, transaction)
+        self._set_timer(hosted)
+
+    async def _settled(self, hosted: HostedTransaction) -> None:
+        """Return when all that was stored of a transactional id is durable."""
+        try:
+            await self._state_log.durable(hosted.stored_at)
+        except MillstreamError as failure:
+            raise _as_unavailable(hosted.transactional_id, failure) from failure
+
+    # Turns
+
+    async def _ask(
+        self,
+        hosted: HostedTransaction,
+        work: Callable[[HostedTransaction], Coroutine[Any, Any, _T]],
+    ) -> _T:
+        """Do something in turn, and to its end, even if whoever asked hangs up."""
+        if self._is_closed:
+            raise Unavailable
+        return await asyncio.shield(self._begin(self._in_turn(hosted, work)))
+
+    def _begin(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._settle)
+        return task
+
+    def _settle(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not isinstance(failure, MillstreamError):
+            # A defect: who asked hears of it too, unless they are gone.
+            _log.error("a transaction failed", exc_info=failure)
+
+    async def _in_turn(
+        self,
+        hosted: HostedTransaction,
+        work: Callable[[HostedTransaction], Coroutine[Any, Any, _T]],
+    ) -> _T:
+        hosted.users += 1
+        try:
+            async with hosted.turn:
+                return await work(hosted)
+        finally:
+            hosted.users -= 1
+            self._registry.release(hosted)
+
+    # The passing of time
+
+    def _set_timer(self, hosted: HostedTransaction) -> None:
+        """Have a timer at or before the deadline: one that is early just looks again."""
+        assert hosted.transaction is not None
+        deadline_ms = transitions.deadline_ms(hosted.transaction, self._settings)
+        if deadline_ms is None:
+            _cancel_timer(hosted)
+        else:
+            delay_s = max(deadline_ms - self._clock.now_ms(), 0) / 1000
+            if hosted.timer is None or hosted.timer.when() > _loop_time() + delay_s:
+                self._start_timer(hosted, delay_s)
+
+    def _start_timer(self, hosted: HostedTransaction, delay_s: float) -> None:
+        _cancel_timer(hosted)
+        if not self._is_closed:
+            hosted.timer = asyncio.get_running_loop().call_later(delay_s, self._on_time, hosted)
+
+    def _on_time(self, hosted: HostedTransaction) -> None:
+        hosted.timer = None
+        self._begin(self._in_turn(hosted, self._pass_time))
+
+    async def _pass_time(self, hosted: HostedTransaction) -> None:
+        before = hosted.transaction
+        if before is None or self._is_closed:
+            return
+        if before.state.is_ending:
+            await self._complete(hosted)
+            return
+        after = transitions.tick(before, self._clock.now_ms(), self._settings)
+        if after is before:
+            self._set_timer(hosted)
+            return
+        try:
+            if after is None:
+                self._expire(hosted, before)
+            else:
+                _log.info(
+                    "the transaction of %r took too long and is aborted", before.transactional_id
+                )
+                await self._finish(hosted, after)
+        except MillstreamError:
+            # Why is in the log.
+            self._start_timer(hosted, _RETRY_S)
+
+    def _expire(self, hosted: HostedTransaction, unused: Transaction) -> None:
+        try:
+            self._state_log.append([tombstone(unused.transactional_id)])
+        except MillstreamError as failure:
+            raise _as_unavailable(unused.transactional_id, failure) from failure
+        self._registry.take(hosted, None)
+
+
+def _cancel_timer(hosted: HostedTransaction) -> None:
+    if hosted.timer is not None:
+        hosted.timer.cancel()
+        hosted.timer = None
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _as_unavailable(transactional_id: str, failure: MillstreamError) -> Unavailable:
+    """Why a transaction could not be stored is for the log; to a client nobody coordinates it."""
+    if isinstance(failure, Unavailable) and type(failure) is Unavailable:
+        return failure
+    _log.error("the transaction of %r cannot be stored: %s", transactional_id, failure)
+    return Unavailable()

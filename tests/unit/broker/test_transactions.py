@@ -1,0 +1,395 @@
+"""The transaction coordinator, with the logs it writes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from millstream.broker.transaction_registry import Way
+from millstream.errors import (
+    FencedProducer,
+    InvalidTransactionState,
+    MillstreamError,
+    StorageFailure,
+    Superseded,
+    UnknownProducer,
+    UnknownTransaction,
+)
+from millstream.records import ControlType, build_control
+from millstream.settings.transactions import TransactionSettings
+from millstream.transactions.commands import End, InitProducer
+from millstream.transactions.transaction import TransactionState
+from tests.fakes.fake_filesystem import FakeFilesystem
+from tests.fakes.open_door import until
+from tests.fakes.transaction_home import TransactionHome, Writer
+
+BOTH_KINDS = pytest.mark.parametrize("bumps_epoch", [True, False], ids=["new", "old"])
+
+
+def run(test: Callable[[TransactionHome], Coroutine[Any, Any, None]], **settings: int) -> None:
+    async def main() -> None:
+        home = TransactionHome(settings=TransactionSettings(**settings))
+        await home.start()
+        await home.topics.create("a", partitions=2, overrides={})
+        await home.topics.create("b", partitions=1, overrides={})
+        await test(home)
+        await home.stop()
+
+    asyncio.run(main())
+
+
+async def begun(home: TransactionHome, name: str = "w", *, bumps_epoch: bool = True) -> Writer:
+    """A writer that has written to two partitions."""
+    writer = await home.writer(name, bumps_epoch=bumps_epoch)
+    if not bumps_epoch:
+        await home.add(writer, ("a", 0), ("b", 0))
+    home.write(writer, "a", 0, b"one", b"two")
+    home.write(writer, "b", 0, b"three")
+    return writer
+
+
+@BOTH_KINDS
+def test_committed_records_are_seen_when_they_are_committed(bumps_epoch: bool) -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home, bumps_epoch=bumps_epoch)
+        assert home.committed("a") == []
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"one", b"two"]
+        assert home.committed("b") == [b"three"]
+
+    run(test)
+
+
+@BOTH_KINDS
+def test_aborted_records_are_never_seen(bumps_epoch: bool) -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home, bumps_epoch=bumps_epoch)
+        await home.end(writer, is_commit=False)
+        assert (home.committed("a"), home.committed("b")) == ([], [])
+        log = home.partition("a", 0).log
+        assert log.last_stable_offset == log.end_offset == 3
+
+    run(test)
+
+
+@BOTH_KINDS
+def test_one_transaction_follows_the_other(bumps_epoch: bool) -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await home.writer(bumps_epoch=bumps_epoch)
+        epoch = writer.epoch
+        for number in range(5):
+            if not bumps_epoch:
+                await home.add(writer, ("a", 0))
+            home.write(writer, "a", 0, b"%d" % number)
+            await home.end(writer, is_commit=number != 2)
+        assert home.committed("a") == [b"0", b"1", b"3", b"4"]
+        assert writer.epoch == (epoch + 5 if bumps_epoch else epoch)
+
+    run(test)
+
+
+def test_offsets_are_committed_with_the_records() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        await home.commit_offset(writer, "g", "b", 7)
+        assert await home.committed_offset("g", "b") is None
+        await home.end(writer, is_commit=True)
+        assert await home.committed_offset("g", "b") == 7
+        home.write(writer, "a", 0, b"four")
+        await home.commit_offset(writer, "g", "b", 9)
+        await home.end(writer, is_commit=False)
+        assert await home.committed_offset("g", "b") == 7
+
+    run(test)
+
+
+def test_second_producer_of_an_id_fences_the_first_and_aborts_what_it_had_begun() -> None:
+    async def test(home: TransactionHome) -> None:
+        first = await begun(home)
+        second = await home.writer()
+        assert second.producer_id == first.producer_id
+        assert second.epoch > first.epoch
+        with pytest.raises(FencedProducer):
+            home.write(first, "a", 0, b"late")
+        with pytest.raises(FencedProducer):
+            await home.end(first, is_commit=True)
+        home.write(second, "a", 0, b"mine")
+        await home.end(second, is_commit=True)
+        assert home.committed("a") == [b"mine"]
+
+    run(test)
+
+
+def test_write_after_the_end_is_refused() -> None:
+    async def test(home: TransactionHome) -> None:
+        new = await begun(home)
+        stale = Writer(new.name, new.producer_id, new.epoch, sequences=dict(new.sequences or {}))
+        await home.end(new, is_commit=True)
+        with pytest.raises(FencedProducer):
+            home.write(stale, "a", 0, b"late")
+        old = await begun(home, "old", bumps_epoch=False)
+        await home.end(old, is_commit=True)
+        with pytest.raises(InvalidTransactionState):
+            home.write(old, "a", 0, b"late")
+
+    run(test)
+
+
+def test_old_client_must_name_a_partition_before_it_writes_there() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home, bumps_epoch=False)
+        with pytest.raises(InvalidTransactionState):
+            home.write(writer, "a", 1, b"not named")
+        await home.add(writer, ("a", 1))
+        home.write(writer, "a", 1, b"named")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a", 1) == [b"named"]
+
+    run(test)
+
+
+def test_end_may_be_asked_for_again() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        ask = End(writer.name, writer.producer_id, writer.epoch, is_commit=True, bumps_epoch=True)
+        first, second = await asyncio.gather(home.transactions.end(ask), home.transactions.end(ask))
+        assert (first.producer_id, first.producer_epoch) == (
+            second.producer_id,
+            second.producer_epoch,
+        )
+        assert home.partition("a", 0).log.end_offset == 3
+        with pytest.raises(InvalidTransactionState):
+            await home.transactions.end(ask._replace(is_commit=False))
+
+    run(test)
+
+
+def test_end_goes_on_when_whoever_asked_has_gone() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        asked = asyncio.create_task(home.end(writer, is_commit=True))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await home.transactions.close()
+        assert home.committed("a") == [b"one", b"two"]
+
+    run(test)
+
+
+def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await home.writer(timeout_ms=50)
+        home.write(writer, "a", 0, b"slow")
+        aborted = TransactionState.COMPLETE_ABORT
+        await until(lambda: home.transactions.describe("w").state is aborted)
+        assert home.partition("a", 0).log.last_stable_offset == 2
+        with pytest.raises(FencedProducer):
+            await home.end(writer, is_commit=True)
+        assert home.committed("a") == []
+
+    run(test)
+
+
+def test_id_that_nobody_uses_is_forgotten_for_good() -> None:
+    async def test(home: TransactionHome) -> None:
+        await home.writer()
+        await until(lambda: not home.transactions.list())
+        with pytest.raises(UnknownTransaction):
+            home.transactions.describe("w")
+        home.host.close()
+        again = TransactionHome(home.host.filesystem, first_id=100)
+        await again.start()
+        assert again.transactions.list() == []
+
+    run(test, id_expiration_ms=20)
+
+
+def test_unknown_ids_are_refused_and_leave_nothing_behind() -> None:
+    async def test(home: TransactionHome) -> None:
+        stranger = Writer("stranger", 1, 0)
+        with pytest.raises(UnknownProducer):
+            await home.end(stranger, is_commit=True)
+        with pytest.raises(UnknownProducer):
+            await home.add(stranger, ("a", 0))
+        with pytest.raises(InvalidTransactionState):
+            home.write(stranger, "a", 0, b"x")
+        with pytest.raises(MillstreamError):
+            await home.transactions.init_producer(InitProducer("stranger", 0))
+        assert home.transactions.list() == []
+        assert home.transactions._registry._by_name == {}
+
+    run(test)
+
+
+def test_topic_that_is_deleted_does_not_keep_a_transaction_from_ending() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        await home.topics.delete("b")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"one", b"two"]
+        assert home.transactions.describe("w").state is TransactionState.COMPLETE_COMMIT
+
+    run(test)
+
+
+def test_partition_that_takes_no_marker_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(home: TransactionHome) -> None:
+        monkeypatch.setattr("millstream.broker.transactions._RETRY_S", 0.01)
+        writer = await begun(home)
+        log = home.partition("b", 0).log
+        append, is_ill = log.append, True
+
+        def append_or_not(batches: Any) -> Any:
+            if is_ill:
+                return [StorageFailure(path="b/0", operation="append", reason="ill")]
+            return append(batches)
+
+        monkeypatch.setattr(log, "append", append_or_not)
+        await home.end(writer, is_commit=True)
+        assert home.transactions.describe("w").state is TransactionState.PREPARE_COMMIT
+        assert (home.committed("a"), home.committed("b")) == ([b"one", b"two"], [])
+        is_ill = False
+        await until(lambda: not home.transactions.describe("w").state.is_ending)
+        assert home.committed("b") == [b"three"]
+        home.write(writer, "a", 0, b"next")
+        await home.end(writer, is_commit=True)
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_decided_transaction_is_completed_after_a_crash(is_commit: bool) -> None:
+    async def main() -> None:
+        disk = FakeFilesystem()
+        home = TransactionHome(disk)
+        await home.start()
+        for name in ("a", "b"):
+            await home.topics.create(name, partitions=1, overrides={})
+        writer = await begun(home)
+        await home.commit_offset(writer, "g", "b", 1)
+
+        async def crash(_: object) -> None:
+            raise StorageFailure(path="a/0", operation="append", reason="crash")
+
+        home.markers.write = crash  # type: ignore[method-assign,assignment]
+        await home.end(writer, is_commit=is_commit)
+        again = TransactionHome(disk.after_crash("lost"), first_id=100)
+        await again.start()
+        assert again.committed("a") == ([b"one", b"two"] if is_commit else [])
+        assert again.committed("b") == ([b"three"] if is_commit else [])
+        assert await again.committed_offset("g", "b") == (1 if is_commit else None)
+        assert not again.transactions.describe("w").state.is_ending
+        log = again.partition("a", 0).log
+        assert log.last_stable_offset == log.end_offset
+        again.write(writer, "a", 0, b"next")
+        await again.end(writer, is_commit=True)
+        assert again.committed("a")[-1] == b"next"
+
+    asyncio.run(main())
+
+
+def test_ongoing_transaction_goes_on_after_a_crash() -> None:
+    async def main() -> None:
+        disk = FakeFilesystem()
+        home = TransactionHome(disk)
+        await home.start()
+        for name in ("a", "b"):
+            await home.topics.create(name, partitions=1, overrides={})
+        writer = await begun(home)
+        again = TransactionHome(disk.after_crash("lost"), first_id=100)
+        await again.start()
+        assert again.committed("a") == []
+        again.write(writer, "a", 0, b"more")
+        await again.end(writer, is_commit=True)
+        assert again.committed("a") == [b"one", b"two", b"more"]
+
+    asyncio.run(main())
+
+
+def test_open_transaction_that_no_coordinator_knows_is_aborted_at_start() -> None:
+    async def main() -> None:
+        disk = FakeFilesystem()
+        home = TransactionHome(disk)
+        await home.start()
+        await home.topics.create("a", partitions=1, overrides={})
+        writer = await home.writer()
+        home.write(writer, "a", 0, b"known")
+        stranger = Writer("stranger", 777, 3)
+        home.transactions.admit = lambda *_, **__: 0  # type: ignore[method-assign]
+        home.write(stranger, "a", 0, b"unknown")
+        again = TransactionHome(disk.after_crash("lost"), first_id=100)
+        await again.start()
+        log = again.partition("a", 0).log
+        assert [each.producer_id for each in log.producers.open_transactions()] == [
+            writer.producer_id
+        ]
+        await again.end(writer, is_commit=True)
+        assert again.committed("a") == [b"known"]
+
+    asyncio.run(main())
+
+
+def test_marker_of_a_small_topic_is_not_too_large() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        await home.topics.alter("a", {"max.message.bytes": "1"})
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"one", b"two"]
+
+    run(test)
+
+
+def test_request_on_a_connection_that_was_given_up_is_not_heard() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        pair = (writer.producer_id, writer.epoch)
+        hear = home.transactions.hear
+        hear("w", Way.COORDINATOR, 5, producer=pair)
+        hear("w", Way.OFFSETS, 3, producer=pair)
+        hear("w", Way.COORDINATOR, 6, producer=pair)
+        with pytest.raises(Superseded):
+            hear("w", Way.COORDINATOR, 5, producer=pair)
+        # Who is not the producer is refused by others, and counts for nothing here.
+        hear("w", Way.COORDINATOR, 9, producer=(writer.producer_id, writer.epoch - 1))
+        hear("w", Way.COORDINATOR, 6, producer=pair)
+
+    run(test)
+
+
+def test_marker_that_nobody_waits_for_wakes_readers() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home)
+        woken = []
+
+        class Waiter:
+            def wake(self) -> None:
+                woken.append(True)
+
+        home.partition("a", 0).waiters[Waiter()] = None
+        await home.end(writer, is_commit=True)
+        assert woken
+
+    run(test)
+
+
+def test_marker_without_a_transaction_does_no_harm() -> None:
+    async def test(home: TransactionHome) -> None:
+        log = home.partition("a", 0).log
+        [outcome] = log.append(
+            [
+                build_control(
+                    ControlType.COMMIT,
+                    producer_id=1,
+                    producer_epoch=0,
+                    coordinator_epoch=0,
+                    timestamp_ms=0,
+                )
+            ]
+        )
+        assert outcome == 0
+        assert log.last_stable_offset == 1
+
+    run(test)
