@@ -37,6 +37,8 @@ class Scale:
     small_requests: int
     round_trips: int
     passes: int
+    transactions: int
+    transactional_messages: int
     idle_connections: int
     loop_s: float
     peer_s: float
@@ -70,6 +72,8 @@ FULL = Scale(
     small_requests=200_000,
     round_trips=3_000,
     passes=100,
+    transactions=50,
+    transactional_messages=300_000,
     idle_connections=5_000,
     loop_s=3.0,
     peer_s=1.0,
@@ -101,6 +105,8 @@ QUICK = Scale(
     small_requests=200,
     round_trips=10,
     passes=2,
+    transactions=2,
+    transactional_messages=2_000,
     idle_connections=20,
     loop_s=0.02,
     peer_s=0.02,

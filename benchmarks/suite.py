@@ -24,6 +24,7 @@ from benchmarks import (
     round_trip,
     small_requests,
     start,
+    transactions,
     validation,
 )
 from benchmarks.bench import Bench
@@ -46,6 +47,7 @@ SUITE: Mapping[str, Callable[[Bench], list[Row]]] = {
     "round_trip": round_trip.measure,
     "end_to_end": end_to_end.measure,
     "durable_requests": durable_requests.measure,
+    "transactions": transactions.measure,
     "start": start.measure,
     "many_topics": many_topics.measure,
     "many_connections": many_connections.measure,

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, ProducerFenced, for_code
 from aiokafka.structs import OffsetAndMetadata
 
-from tests.clients.client_shape import DEADLINE_S, POLL_S, Committed, Message, Place, Refused
+from tests.clients.client_shape import (
+    DEADLINE_S,
+    POLL_S,
+    PRODUCER_FENCED,
+    Committed,
+    Message,
+    Place,
+    Refused,
+)
 
 _T = TypeVar("_T")
 
@@ -30,6 +38,8 @@ class _LoopThread:
         future = asyncio.run_coroutine_threadsafe(_within_deadline(work), self._loop)
         try:
             return future.result()
+        except ProducerFenced as error:
+            raise Refused(PRODUCER_FENCED, str(error)) from error
         except KafkaError as error:
             raise Refused(int(getattr(error, "errno", -1)), str(error)) from error
 
@@ -83,6 +93,28 @@ class AiokafkaProducer:
     def close(self) -> None:
         self._thread.run(self._producer.stop())
         self._thread.close()
+
+
+class AiokafkaTransactionalProducer(AiokafkaProducer):
+    def begin(self) -> None:
+        self._thread.run(self._producer.begin_transaction())
+
+    def send_many(self, messages: Iterable[Message]) -> None:
+        self._thread.run(self._send_many(messages))
+
+    async def _send_many(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            await self._send(message)
+
+    def send_offsets(self, membership: Any, offsets: Mapping[Place, int]) -> None:
+        wanted = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        self._thread.run(self._producer.send_offsets_to_transaction(wanted, membership))
+
+    def commit(self) -> None:
+        self._thread.run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        self._thread.run(self._producer.abort_transaction())
 
 
 class AiokafkaConsumer:
@@ -149,6 +181,9 @@ class AiokafkaConsumer:
 
     def assignment(self) -> set[Place]:
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
+
+    def membership(self) -> object:
+        return self._config["group_id"]
 
     def bounds(self, place: Place) -> tuple[int, int]:
         where = TopicPartition(*place)
@@ -255,6 +290,25 @@ class Aiokafka:
                 "acks": acks,
                 "linger_ms": linger_ms,
                 "max_request_size": max_bytes,
+            }
+        )
+
+    def transactional_producer(
+        self,
+        address: str,
+        transactional_id: str,
+        *,
+        compression: str = "none",
+        timeout_ms: int = 60_000,
+        linger_ms: int = 5,
+    ) -> AiokafkaTransactionalProducer:
+        return AiokafkaTransactionalProducer(
+            {
+                "bootstrap_servers": address,
+                "transactional_id": transactional_id,
+                "transaction_timeout_ms": timeout_ms,
+                "compression_type": None if compression == "none" else compression,
+                "linger_ms": linger_ms,
             }
         )
 

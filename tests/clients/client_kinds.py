@@ -29,6 +29,11 @@ FENCED = tuple(client for client in CLIENTS if client.name != "aiokafka")
 # librdkafka never asks that a topic be created because somebody subscribed to it.
 CREATING_READERS = OTHERS
 
+# aiokafka commits the offsets of a transaction in the name of the group, and of no member.
+MEMBER_COMMITTERS = tuple(client for client in CLIENTS if client.name != "aiokafka")
+# aiokafka never asks for offsets that no open transaction may change.
+STABLE_READERS = MEMBER_COMMITTERS
+
 
 def with_clients(clients: Sequence[Client] = CLIENTS) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("client", clients, ids=lambda client: client.name)

@@ -7,12 +7,14 @@ what is tested is the client as its users have it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 DEADLINE_S = 30.0
 # Long enough to be no busy loop, and short enough to cost nothing.
 POLL_S = 0.1
+# What every adapter says where a client was fenced, whichever way the client tells it.
+PRODUCER_FENCED = 90
 # Unknown topic or partition, unknown topic id.
 _UNKNOWN = {3, 100}
 
@@ -64,6 +66,22 @@ class Producer(Protocol):
     def close(self) -> None: ...
 
 
+class TransactionalProducer(Producer, Protocol):
+    """Has a transactional id, and has fenced whoever had it before. All of it raises Refused."""
+
+    def begin(self) -> None: ...
+
+    def send_many(self, messages: Iterable[Message]) -> None:
+        """Queue records, however many."""
+
+    def send_offsets(self, membership: Any, offsets: Mapping[Place, int]) -> None:
+        """Commit offsets of a group with the transaction, as a member of it."""
+
+    def commit(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
 class Pollable(Protocol):
     def poll(self) -> list[Message]:
         """Records that there are, after waiting for some. Raises Refused."""
@@ -84,6 +102,9 @@ class Consumer(Pollable, Protocol):
     def committed(self, place: Place) -> Committed | None: ...
 
     def assignment(self) -> set[Place]: ...
+
+    def membership(self) -> object:
+        """What its client tells a producer of its group, and of its place in it."""
 
     def bounds(self, place: Place) -> tuple[int, int]:
         """The first offset and the next one."""
@@ -143,6 +164,16 @@ class Client(Protocol):
         linger_ms: int = 5,
         acks: int = -1,
     ) -> Producer: ...
+
+    def transactional_producer(
+        self,
+        address: str,
+        transactional_id: str,
+        *,
+        compression: str = "none",
+        timeout_ms: int = 60_000,
+        linger_ms: int = 5,
+    ) -> TransactionalProducer: ...
 
     def consumer(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -26,7 +26,15 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.clients.client_shape import DEADLINE_S, POLL_S, Committed, Message, Place, Refused
+from tests.clients.client_shape import (
+    DEADLINE_S,
+    POLL_S,
+    PRODUCER_FENCED,
+    Committed,
+    Message,
+    Place,
+    Refused,
+)
 
 _OFFSET_INVALID = -1001
 # librdkafka says on stderr when a connection ends, which tests bring about on purpose.
@@ -45,7 +53,7 @@ class ConfluentProducer:
 
         def delivered(error: KafkaError | None, report: Received) -> None:
             if error is not None:
-                future.set_exception(Refused(error.code(), str(error)))
+                future.set_exception(_refused_by(error))
             else:
                 offset = report.offset()
                 future.set_result(-1 if offset is None else offset)
@@ -68,6 +76,53 @@ class ConfluentProducer:
 
     def close(self) -> None:
         self._producer.flush(DEADLINE_S)
+
+
+class ConfluentTransactionalProducer(ConfluentProducer):
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self._call(self._producer.init_transactions, DEADLINE_S)
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction)
+
+    def send_many(self, messages: Iterable[Message]) -> None:
+        for number, message in enumerate(messages, start=1):
+            self.send(message)
+            if number % _MANY == 0:
+                # Its queue holds only so many.
+                assert self._producer.flush(DEADLINE_S) == 0
+
+    def flush(self) -> list[int]:
+        try:
+            return super().flush()
+        except KafkaException as error:
+            raise _refused(error) from error
+        except SystemError:
+            # It raises a fatal error in the middle of its reports of deliveries, and trips over it.
+            # Whatever is called next raises the error again.
+            self.commit()
+            raise
+
+    def send_offsets(self, membership: Any, offsets: Mapping[Place, int]) -> None:
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        self._call(self._producer.send_offsets_to_transaction, places, membership)
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction, DEADLINE_S)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction, DEADLINE_S)
+
+    def _call(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Again for as long as the client says that this would help."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                return call(*arguments)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise _refused(error) from error
 
 
 class ConfluentConsumer:
@@ -108,6 +163,9 @@ class ConfluentConsumer:
 
     def assignment(self) -> set[Place]:
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
+
+    def membership(self) -> object:
+        return self._consumer.consumer_group_metadata()
 
     def bounds(self, place: Place) -> tuple[int, int]:
         bounds = self._consumer.get_watermark_offsets(TopicPartition(*place), DEADLINE_S)
@@ -208,6 +266,27 @@ class Confluent:
             }
         )
 
+    def transactional_producer(
+        self,
+        address: str,
+        transactional_id: str,
+        *,
+        compression: str = "none",
+        timeout_ms: int = 60_000,
+        linger_ms: int = 5,
+    ) -> ConfluentTransactionalProducer:
+        return ConfluentTransactionalProducer(
+            {
+                "bootstrap.servers": address,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": timeout_ms,
+                "message.timeout.ms": timeout_ms,
+                "compression.type": compression,
+                "linger.ms": linger_ms,
+                **_QUIET,
+            }
+        )
+
     def consumer(
         self,
         address: str,
@@ -285,7 +364,12 @@ def _wait(futures: Any) -> Any:
 
 
 def _refused(error: KafkaException) -> Refused:
-    return Refused(error.args[0].code(), str(error))
+    return _refused_by(error.args[0])
+
+
+def _refused_by(error: KafkaError) -> Refused:
+    code = PRODUCER_FENCED if error.code() == KafkaError._FENCED else error.code()
+    return Refused(code, str(error))
 
 
 def wait_for_assignment(consumer: ConfluentConsumer, count: int) -> None:

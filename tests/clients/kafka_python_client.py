@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.clients.client_shape import DEADLINE_S, POLL_S, Committed, Message, Place, Refused
@@ -46,6 +46,38 @@ class KafkaPythonProducer:
 
     def close(self) -> None:
         self._producer.close(DEADLINE_S)
+
+
+class KafkaPythonTransactionalProducer(KafkaPythonProducer):
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self._call(self._producer.init_transactions)
+
+    def begin(self) -> None:
+        self._call(self._producer.begin_transaction)
+
+    def send_many(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self.send(message)
+
+    def send_offsets(self, membership: Any, offsets: Mapping[Place, int]) -> None:
+        wanted = {
+            TopicPartition(*place): OffsetAndMetadata(offset, "", -1)
+            for place, offset in offsets.items()
+        }
+        self._call(self._producer.send_offsets_to_transaction, wanted, membership)
+
+    def commit(self) -> None:
+        self._call(self._producer.commit_transaction)
+
+    def abort(self) -> None:
+        self._call(self._producer.abort_transaction)
+
+    def _call(self, call: Any, *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except KafkaError as error:
+            raise _refused(error) from error
 
 
 class KafkaPythonConsumer:
@@ -100,6 +132,9 @@ class KafkaPythonConsumer:
 
     def assignment(self) -> set[Place]:
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
+
+    def membership(self) -> object:
+        return self._consumer.group_metadata()
 
     def bounds(self, place: Place) -> tuple[int, int]:
         where = TopicPartition(*place)
@@ -198,6 +233,26 @@ class KafkaPython:
                 "acks": acks,
                 "linger_ms": linger_ms,
                 "max_request_size": max_bytes,
+                "reconnect_backoff_max_ms": 200,
+            }
+        )
+
+    def transactional_producer(
+        self,
+        address: str,
+        transactional_id: str,
+        *,
+        compression: str = "none",
+        timeout_ms: int = 60_000,
+        linger_ms: int = 5,
+    ) -> KafkaPythonTransactionalProducer:
+        return KafkaPythonTransactionalProducer(
+            {
+                "bootstrap_servers": address,
+                "transactional_id": transactional_id,
+                "transaction_timeout_ms": timeout_ms,
+                "compression_type": None if compression == "none" else compression,
+                "linger_ms": linger_ms,
                 "reconnect_backoff_max_ms": 200,
             }
         )
