@@ -22,7 +22,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from millstream.errors import ConcurrentTransaction, FencedProducer, MillstreamError
+from millstream.errors import (
+    ConcurrentTransaction,
+    FencedProducer,
+    InvalidTransactionState,
+    MillstreamError,
+)
 from millstream.settings.transactions import TransactionSettings
 from millstream.transactions import transitions
 from millstream.transactions.commands import AddPartitions, End, InitProducer
@@ -365,9 +370,18 @@ class FaithfulMachine(RuleBasedStateMachine):
     def be_too_slow(self) -> None:
         self.coordinator.now_ms += TIMEOUT_MS
         self.coordinator.tick()
-        self.coordinator.complete()
+        known = self.coordinator.complete()
+        commit = End(ID, *self.me, is_commit=True, bumps_epoch=True)
+        if known.bumps_epoch:
+            # It cannot commit any more, but is told its new epoch when it aborts.
+            with pytest.raises(InvalidTransactionState):
+                self.coordinator.end(commit)
+            assert self.coordinator.end(commit._replace(is_commit=False)) is known
+            self.written.clear()
+            self.meet(known)
+            return
         with pytest.raises(FencedProducer):
-            self.coordinator.end(End(ID, *self.me, is_commit=True, bumps_epoch=True))
+            self.coordinator.end(commit)
         with pytest.raises(FencedProducer):
             self.coordinator.init(InitProducer(ID, TIMEOUT_MS, *self.me))
         self.init(lost=0, is_new=True)

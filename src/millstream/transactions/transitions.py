@@ -203,13 +203,20 @@ def deadline_ms(transaction: Transaction, settings: TransactionSettings) -> int 
 def tick(
     transaction: Transaction, now_ms: int, settings: TransactionSettings
 ) -> Transaction | None:
-    """Abort what took too long, and fence its producer; forget (None) what nobody uses."""
+    """Abort what took too long, and fence its producer; forget (None) what nobody uses.
+
+    A producer that takes new epochs may still ask to abort it, and is then told the new one: it
+    goes on with the next transaction. Any other has to begin anew.
+    """
     deadline = deadline_ms(transaction, settings)
     if deadline is None or now_ms < deadline:
         return transaction
-    if transaction.state is _ONGOING:
-        return _fenced(transaction, now_ms, last_epoch=NO_EPOCH)
-    return None
+    if transaction.state is not _ONGOING:
+        return None
+    if transaction.bumps_epoch and transaction.producer_epoch < LAST_EPOCH:
+        aborted = _fenced(transaction, now_ms, last_epoch=transaction.producer_epoch)
+        return replace(aborted, bumps_epoch=True)
+    return _fenced(transaction, now_ms, last_epoch=NO_EPOCH)
 
 
 def _emptied(
@@ -298,7 +305,7 @@ def _prepared(
 
 
 def _fenced(transaction: Transaction, now_ms: int, *, last_epoch: int) -> Transaction:
-    """Abort without the producer's doing: it can neither go on nor take this for its own abort."""
+    """Abort without the producer's doing; `last_epoch` is what it may still come with, if any."""
     assert transaction.state is _ONGOING
     return replace(
         transaction,

@@ -186,9 +186,28 @@ def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() ->
         aborted = TransactionState.COMPLETE_ABORT
         await until(lambda: home.transactions.describe("w").state is aborted)
         assert home.partition("a", 0).log.last_stable_offset == 2
-        with pytest.raises(FencedProducer):
+        with pytest.raises(InvalidTransactionState):
             await home.end(writer, is_commit=True)
         assert home.committed("a") == []
+        # By an abort it hears of its new epoch, and goes on.
+        await home.end(writer, is_commit=False)
+        home.write(writer, "a", 0, b"next")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"next"]
+
+    run(test)
+
+
+def test_old_client_whose_transaction_took_too_long_has_to_begin_anew() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await home.writer(timeout_ms=50, bumps_epoch=False)
+        await home.add(writer, ("a", 0))
+        home.write(writer, "a", 0, b"slow")
+        aborted = TransactionState.COMPLETE_ABORT
+        await until(lambda: home.transactions.describe("w").state is aborted)
+        for is_commit in (True, False):
+            with pytest.raises(FencedProducer):
+                await home.end(writer, is_commit=is_commit)
 
     run(test)
 

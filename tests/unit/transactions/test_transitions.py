@@ -434,6 +434,16 @@ class TestTick:
         with pytest.raises(FencedProducer):
             started(completed(late, due_ms), PRODUCER, EPOCH)
 
+    def test_producer_that_takes_new_epochs_may_go_on_after_it_was_too_slow(self) -> None:
+        slow = replace(ONGOING, bumps_epoch=True)
+        late = tick(slow, 100 + TIMEOUT_MS, SETTINGS)
+        assert late is not None
+        aborted = completed(late, 0)
+        repeat = End(aborted.transactional_id, PRODUCER, EPOCH, is_commit=False, bumps_epoch=True)
+        assert end(aborted, repeat, 0) is aborted
+        with pytest.raises(InvalidTransactionState):
+            end(aborted, repeat._replace(is_commit=True), 0)
+
     def test_more_partitions_give_no_more_time(self) -> None:
         more = add_partitions(ONGOING, adding(B), 5000)
         assert deadline_ms(more, SETTINGS) == deadline_ms(ONGOING, SETTINGS)
