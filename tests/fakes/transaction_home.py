@@ -113,8 +113,13 @@ class TransactionHome:
             AddPartitions(writer.name, writer.producer_id, writer.epoch, frozenset(places))
         )
 
-    def write(self, writer: Writer, topic: str, number: int, *values: bytes) -> int:
-        """Append records, as the produce handler does; returns their first offset. Raises."""
+    def write(
+        self, writer: Writer, topic: str, number: int, *values: bytes, is_settled: bool = True
+    ) -> int:
+        """Append records, as the produce handler does; returns their first offset. Raises.
+
+        Unless `is_settled`, the coordinator's own record of it is not on disk yet.
+        """
         place = (topic, number)
         self.transactions.admit(
             writer.producer_id, writer.epoch, place, adds=writer.bumps_epoch, connection=1
@@ -131,8 +136,9 @@ class TransactionHome:
         if isinstance(outcome, MillstreamError):
             raise outcome
         self.host.flusher.when_durable(partition.log, partition.log.end_offset, lambda _: None)
-        log = self.transactions.log
-        self.host.flusher.when_durable(log, log.end_offset, lambda _: None)
+        if is_settled:
+            log = self.transactions.log
+            self.host.flusher.when_durable(log, log.end_offset, lambda _: None)
         return outcome
 
     async def commit_offset(self, writer: Writer, group: str, topic: str, offset: int) -> None:

@@ -351,6 +351,26 @@ def test_open_transaction_that_no_coordinator_knows_is_aborted_at_start() -> Non
     asyncio.run(main())
 
 
+def test_batch_whose_transaction_was_not_stored_counts_when_it_is_sent_again() -> None:
+    async def main() -> None:
+        disk = FakeFilesystem()
+        home = TransactionHome(disk)
+        await home.start()
+        await home.topics.create("a", partitions=1, overrides={})
+        writer = await home.writer()
+        # The sync of the log of transactions comes too late.
+        home.write(writer, "a", 0, b"once", is_settled=False)
+        again = TransactionHome(disk.after_crash("lost"), first_id=100)
+        await again.start()
+        assert again.partition("a", 0).log.end_offset == 1
+        writer.sequences = None
+        again.write(writer, "a", 0, b"once")
+        await again.end(writer, is_commit=True)
+        assert again.committed("a") == [b"once"]
+
+    asyncio.run(main())
+
+
 def test_marker_of_a_small_topic_is_not_too_large() -> None:
     async def test(home: TransactionHome) -> None:
         writer = await begun(home)
@@ -374,6 +394,18 @@ def test_request_on_a_connection_that_was_given_up_is_not_heard() -> None:
         # Who is not the producer is refused by others, and counts for nothing here.
         hear("w", Way.COORDINATOR, 9, producer=(writer.producer_id, writer.epoch - 1))
         hear("w", Way.COORDINATOR, 6, producer=pair)
+
+    run(test)
+
+
+def test_first_request_of_an_id_that_comes_again_late_is_not_heard() -> None:
+    async def test(home: TransactionHome) -> None:
+        hear = home.transactions.hear
+        hear("w", Way.COORDINATOR, 1)
+        hear("w", Way.COORDINATOR, 2)
+        await home.writer()
+        with pytest.raises(Superseded):
+            hear("w", Way.COORDINATOR, 1)
 
     run(test)
 

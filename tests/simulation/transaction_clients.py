@@ -1,0 +1,279 @@
+"""Clients with transactions, old and new ones, that do what they like in one order or another.
+
+A client sends one request at a time, except that it writes to several partitions at once; when it
+hears nothing it connects anew and sends the same again. It lives on when the broker crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.broker.transaction_registry import Way
+from millstream.errors import (
+    MillstreamError,
+    StorageFailure,
+    Superseded,
+    Unavailable,
+    UnknownTopic,
+)
+from millstream.settings.names import OFFSETS_TOPIC
+from millstream.transactions.commands import AddPartitions, End, InitProducer
+from millstream.transactions.transaction import NO_PRODUCER, TopicPartition
+from tests.simulation.group_checker import Violation
+from tests.simulation.transaction_broker import SimulatedBroker
+from tests.simulation.transaction_checker import Attempt, Outcome, Pair
+from tests.simulation.transaction_world import Lost, World
+
+_OFFSETS: TopicPartition = (OFFSETS_TOPIC, 0)
+
+Send = Callable[[SimulatedBroker, int], Awaitable[Any]]
+
+
+@dataclass(eq=False)
+class Request:
+    """What a client wants, until it is answered."""
+
+    what: str
+    way: Way
+    send: Send
+    done: Callable[[Any], None]
+    refused: Callable[[MillstreamError], None]
+    sent_ms: int
+    times_sent: int = 0
+    lives: int = 0
+    """To how many lives of the broker."""
+    broker: SimulatedBroker | None = None
+    """To which it was sent last."""
+
+
+@dataclass(eq=False)
+class Client:
+    """One process that has a producer."""
+
+    world: World
+    name: str
+    is_new: bool
+    """Whether it takes a new epoch with every transaction, and names no partition beforehand."""
+    timeout_ms: int
+    pair: Pair | None = None
+    attempt: Attempt | None = None
+    unanswered: list[Request] = field(default_factory=list)
+    is_over: bool = False
+    must_begin_anew: bool = False
+    """Something was refused: only an abort or a new epoch helps."""
+    _sequences: dict[tuple[str, int, bytes], int] = field(default_factory=dict)
+    _added: set[TopicPartition] = field(default_factory=set)
+    _connections: dict[Way, int] = field(default_factory=dict)
+    _idle_since_ms: int = 0
+    _newest: Attempt | None = None
+    """The last transaction, unless it has ended well."""
+
+    # What it can do
+
+    async def init(self) -> None:
+        """Take the transactional id; a client that had it goes on with what it had (KIP-360)."""
+        if self.attempt is not None:
+            self._leave()
+        command = InitProducer(self.name, self.timeout_ms, *(self.pair or (-1, -1)))
+
+        def heard() -> None:
+            # One that goes on takes nothing from anyone.
+            if command.producer_id == NO_PRODUCER:
+                self.world.checker.init_arrived(self.name, self)
+
+        def send(broker: SimulatedBroker, connection: int) -> Awaitable[Any]:
+            return broker.init(connection, command, heard)
+
+        def refused(error: MillstreamError) -> None:
+            # Somebody else has the transactional id.
+            self.is_over = True
+            self._refused(error)
+
+        request = self._request("init", Way.COORDINATOR, send, self._initialised, refused)
+        await self._try(request)
+
+    def _initialised(self, pair: Pair) -> None:
+        self.must_begin_anew = False
+        self._newest = None
+        self._go_on(pair)
+
+    async def add(self, *places: TopicPartition) -> None:
+        attempt, pair = self._begun()
+        command = AddPartitions(self.name, *pair, frozenset(places))
+
+        def added(_: object) -> None:
+            attempt.is_begun = True
+            self._added.update(places)
+
+        await self._ask("add", Way.COORDINATOR, lambda b, c: b.add(c, command), added)
+
+    async def write(self, place: TopicPartition) -> None:
+        """An old client that has not added the partition is at fault, and is to be refused."""
+        attempt, pair = self._begun()
+        value = attempt.next_value()
+        sequence = self._sequences.get((*place, self._topic_id(place)), 0)
+        request: Request
+
+        def stored(result: tuple[bytes, int]) -> None:
+            topic_id, offset = result
+            attempt.is_begun = True
+            attempt.stored[value] = (topic_id, place[1]), offset
+            # It may be another topic of that name than when this was sent first.
+            self._sequences[*place, topic_id] = sequence + 1
+
+        def refused(error: MillstreamError) -> None:
+            if request.times_sent == 1:
+                self.world.checker.refused(value)
+            # What a crash has undone cannot be sent again.
+            is_again = request.lives > 1
+            self._refused(error, may_be=is_again or not self.has_added(place))
+
+        def send(broker: SimulatedBroker, connection: int) -> Awaitable[Any]:
+            return broker.write(
+                connection, pair, place, sequence=sequence, value=value, adds=self.is_new
+            )
+
+        request = self._request("write", Way.RECORDS, send, stored, refused)
+        await self._try(request)
+
+    async def commit_offset(self) -> None:
+        """Only after `add_offsets` for an old client."""
+        attempt, pair = self._begun()
+        offset = self.world.checker.next_offset(attempt)
+
+        def committed(_: object) -> None:
+            attempt.is_begun = True
+            attempt.offset = offset
+
+        def send(broker: SimulatedBroker, connection: int) -> Awaitable[Any]:
+            return broker.commit_offset(connection, self.name, pair, offset, adds=self.is_new)
+
+        await self._ask("commit offset", Way.OFFSETS, send, committed)
+
+    async def add_offsets(self) -> None:
+        await self.add(_OFFSETS)
+
+    async def end(self, *, is_commit: bool) -> None:
+        attempt, pair = self._begun()
+        command = End(self.name, *pair, is_commit, bumps_epoch=self.is_new)
+        attempt.is_commit_sent |= is_commit
+        request: Request
+
+        def ended(pair: Pair) -> None:
+            attempt.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
+            self.attempt = self._newest = None
+            self.must_begin_anew = self.must_begin_anew and not self.is_new
+            self._added.clear()
+            self._go_on(pair)
+
+        def refused(error: MillstreamError) -> None:
+            self._refused(error)
+            if request.times_sent == 1:
+                # It was never decided, and now it cannot be.
+                attempt.outcome = Outcome.ABORTED
+            self._leave()
+
+        what = "commit" if is_commit else "abort"
+        request = self._request(
+            what, Way.COORDINATOR, lambda b, c: b.end(c, command), ended, refused
+        )
+        await self._try(request)
+
+    async def repeat(self) -> None:
+        """Send again what was not answered."""
+        await asyncio.gather(*map(self._try, tuple(self.unanswered)))
+
+    def has_added(self, place: TopicPartition) -> bool:
+        return self.is_new or place in self._added
+
+    @property
+    def has_added_offsets(self) -> bool:
+        return self.has_added(_OFFSETS)
+
+    # How it does it
+
+    def _begun(self) -> tuple[Attempt, Pair]:
+        assert self.pair is not None
+        if self.attempt is None:
+            self.attempt = self._newest = self.world.checker.begin(
+                self.name, self.pair, now_ms=self.world.clock.now_ms(), timeout_ms=self.timeout_ms
+            )
+        return self.attempt, self.pair
+
+    def _leave(self) -> None:
+        """No end of the transaction is waited for any more."""
+        self.attempt = None
+        self._added.clear()
+
+    def _go_on(self, pair: Pair) -> None:
+        self.world.checker.given(pair, self)
+        if pair != self.pair:
+            self._sequences.clear()
+        self.pair = pair
+
+    def _topic_id(self, place: TopicPartition) -> bytes:
+        try:
+            return self.world.broker.topics.get(place[0]).topic_id
+        except UnknownTopic:
+            return b""
+
+    async def _ask(self, what: str, way: Way, send: Send, done: Callable[[Any], None]) -> None:
+        await self._try(self._request(what, way, send, done, self._refused))
+
+    def _request(
+        self,
+        what: str,
+        way: Way,
+        send: Send,
+        done: Callable[[Any], None],
+        refused: Callable[[MillstreamError], None],
+    ) -> Request:
+        request = Request(what, way, send, done, refused, self.world.clock.now_ms())
+        self.unanswered.append(request)
+        return request
+
+    async def _try(self, request: Request) -> None:
+        request.times_sent += 1
+        request.lives += request.broker is not self.world.broker
+        request.broker = self.world.broker
+        connection = self._connections.setdefault(request.way, self.world.connect())
+        try:
+            answer = await self.world.deliver(lambda broker: request.send(broker, connection))
+        except (Lost, Superseded):
+            self._connections[request.way] = self.world.connect()
+        except (Unavailable, StorageFailure):
+            pass  # to be tried again: the topic may have been deleted under it
+        except MillstreamError as error:
+            # What a dead broker says is not heard.
+            self.world.check_alive()
+            self._answered(request)
+            request.refused(error)
+        else:
+            self._answered(request)
+            if request.what in ("init", "commit", "abort"):
+                self._idle_since_ms = request.sent_ms
+            request.done(answer)
+
+    def _answered(self, request: Request) -> None:
+        # Nothing is asked twice at a time.
+        self.unanswered.remove(request)
+
+    def _refused(self, error: MillstreamError, *, may_be: bool = False) -> None:
+        """Told that it cannot be: there must be a reason."""
+        self.must_begin_anew = True
+        if may_be or isinstance(error, UnknownTopic):
+            return
+        world, attempt = self.world, self._newest
+        now_ms = world.clock.now_ms()
+        if not world.checker.is_alone(self.name, self):
+            return
+        if attempt is not None and now_ms - attempt.began_ms >= attempt.timeout_ms:
+            return
+        if now_ms - self._idle_since_ms >= world.settings.id_expiration_ms:
+            return
+        raise Violation(
+            f"{attempt or self.name} was refused for no reason: {type(error).__name__}: {error}"
+        )

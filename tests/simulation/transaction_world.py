@@ -1,0 +1,233 @@
+"""What transactions happen in: a disk, a network, time, crashes and restarts, all from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from random import Random
+from typing import Any, TypeVar
+
+from millstream.clock import ManualClock
+from millstream.errors import MillstreamError
+from millstream.records import Record, build
+from millstream.settings.log import LogSettings
+from millstream.settings.transactions import TransactionSettings
+from tests.fakes.fake_disk import CrashMode
+from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
+from tests.fakes.simulated_loop import SimulatedLoop
+from tests.simulation.group_checker import Violation
+from tests.simulation.transaction_broker import SOURCE, SOURCE_RECORDS, SimulatedBroker
+from tests.simulation.transaction_checker import TransactionChecker
+
+LASTING = (("a", 0), ("a", 1), ("b", 0))
+FLEETING = ("f", 0)
+"""Its topic comes and goes."""
+LONGEST_TIMEOUT_MS = 8_000
+_ALWAYS_MS = 7 * 24 * 3600 * 1000
+_LONGEST_SYNC_MS = 400
+
+_T = TypeVar("_T")
+
+
+class Lost(Exception):
+    """What the broker did about a request, if anything, will never be known."""
+
+
+class World:
+    """Several lives of a broker, one after the other, each on what the last one left on disk."""
+
+    def __init__(self, seed: int, *, is_eventful: bool = True) -> None:
+        """An uneventful one has a good network, a steady disk, and no crash but those asked for."""
+        self.random = Random(seed)
+        self.clock = ManualClock()
+        self.checker = TransactionChecker()
+        self.is_calm = not is_eventful
+        self.is_slow_disk = False
+        self.disk = _disk().after_crash("kept")
+        self.settings = TransactionSettings()
+        self.log_settings = LogSettings()
+        if is_eventful:
+            self.settings = TransactionSettings(
+                id_expiration_ms=self.random.choice([2_000, 12_000, _ALWAYS_MS])
+            )
+            self.log_settings = LogSettings(
+                segment_bytes=self.random.choice([600, LogSettings().segment_bytes])
+            )
+        self.broker: SimulatedBroker
+        self._connections = 0
+
+    # Lives
+
+    def live(self, play: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        """Start a broker and let something happen to it; returns whether it came to its end."""
+        loop = _EagerLoop(self.clock)
+        defects = _Defects()
+        loop.set_exception_handler(defects.on_loop)
+        with defects.heard():
+            try:
+                loop.run_until_complete(self._life(play))
+                is_done = True
+            except Crash:
+                is_done = False
+            finally:
+                loop.run_until_complete(_cancel_all())
+                loop.close()
+        defects.check()
+        return is_done
+
+    async def _life(self, play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.broker = SimulatedBroker(
+            self.disk,
+            self.clock,
+            settings=self.settings,
+            log_settings=self.log_settings,
+            sync_ms=self._sync_ms,
+        )
+        await self.alive(self.broker.start())
+        self.checker.restarted(self.broker)
+        await self.alive(play())
+
+    async def alive(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Await something, unless the broker crashes first."""
+        task = asyncio.get_running_loop().create_task(work)
+        while not task.done():
+            self.check_alive()
+            await asyncio.wait([task], timeout=1)
+        self.check_alive()
+        return task.result()
+
+    def check_alive(self) -> None:
+        self.disk._alive()
+
+    def crash_soon(self, operations: int, moment: CrashMoment) -> None:
+        """Lose power when the disk has had this many more operations."""
+        self.disk.crash_at(self.disk.operation_count + operations, moment)
+
+    def power_on(self, mode: CrashMode) -> None:
+        """Go on with what a crash has left on the disk."""
+        self.disk = self.disk.after_crash(mode, seed=self.random.randrange(1 << 30))
+
+    def _sync_ms(self) -> int:
+        return self.random.randint(1, _LONGEST_SYNC_MS if self.is_slow_disk else 20)
+
+    # The network
+
+    def connect(self) -> int:
+        self._connections += 1
+        return self._connections
+
+    async def deliver(self, send: Callable[[SimulatedBroker], Awaitable[_T]]) -> _T:
+        """Send a request, and bring the answer. Raises Lost."""
+        broker = self.broker
+        if self.is_calm:
+            answer = await send(broker)
+            self.check_alive()
+            return answer
+        await self.sleep_ms(0, 20)
+        kind = self.random.choices(("well", "mute", "gone", "late"), (85, 6, 3, 6))[0]
+        if kind == "well":
+            answer = await send(broker)
+            await self.sleep_ms(0, 20)
+            # What a dead broker says is not heard.
+            self.check_alive()
+            return answer
+        if kind != "gone":
+            delay_ms = self.random.choice([300, 3_000, 20_000]) if kind == "late" else 0
+            asyncio.get_running_loop().create_task(self._arrive(send, delay_ms))
+        await self.sleep_ms(0, 1_000)
+        raise Lost
+
+    async def _arrive(
+        self, send: Callable[[SimulatedBroker], Awaitable[Any]], delay_ms: int
+    ) -> None:
+        """Let a request come to the broker whose answer nobody hears."""
+        await self.sleep_ms(0, delay_ms)
+        with suppress(MillstreamError, Crash):
+            await send(self.broker)
+
+    async def sleep_ms(self, shortest: int, longest: int) -> None:
+        await asyncio.sleep(self.random.randint(shortest, longest) / 1000)
+
+
+async def _cancel_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _EagerLoop(SimulatedLoop):
+    """What is for a thread is done at once."""
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., _T], *args: Any
+    ) -> asyncio.Future[_T]:
+        future: asyncio.Future[_T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as failure:
+            future.set_exception(failure)
+        return future
+
+
+class _Defects(logging.Handler):
+    """Hears of what failed where nobody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        failure = record.exc_info[1] if record.exc_info else None
+        if not isinstance(failure, Crash):
+            self._found.append(f"{record.getMessage()}: {failure!r}")
+
+    def on_loop(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failure = context.get("exception")
+        if not isinstance(failure, Crash):
+            self._found.append(f"{context['message']}: {failure!r}")
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        log = logging.getLogger("millstream")
+        before = log.propagate
+        log.propagate = False
+        log.addHandler(self)
+        try:
+            yield
+        finally:
+            log.removeHandler(self)
+            log.propagate = before
+
+    def check(self) -> None:
+        if self._found:
+            raise Violation(f"the broker has failed: {self._found}")
+
+
+@cache
+def _disk() -> FakeFilesystem:
+    """One with topics on it."""
+    disk, clock = FakeFilesystem(), ManualClock()
+
+    async def prepare() -> None:
+        broker = SimulatedBroker(
+            disk,
+            clock,
+            settings=TransactionSettings(),
+            log_settings=LogSettings(),
+            sync_ms=lambda: 0,
+        )
+        await broker.start()
+        for name, partitions in (("a", 2), ("b", 1), ("f", 1), (SOURCE, 1)):
+            await broker.topics.create(name, partitions=partitions, overrides={})
+        log = broker.topics.partition(SOURCE, 0).log
+        log.append([build([Record(n, 0, None, b"") for n in range(SOURCE_RECORDS)])])
+        log.sync()
+
+    loop = _EagerLoop(clock)
+    loop.run_until_complete(prepare())
+    loop.close()
+    return disk.after_crash("lost")
