@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -197,7 +199,9 @@ class AiokafkaConsumer:
         return None if found[where] is None else int(found[where].offset)
 
     def close(self) -> None:
-        self._thread.run(self._consumer.stop())
+        # Stopped while it looks for its coordinator, it lets its own cancellation through.
+        with suppress(CancelledError):
+            self._thread.run(self._consumer.stop())
         self._thread.close()
 
 

@@ -58,7 +58,7 @@ class KafkaPythonTransactionalProducer(KafkaPythonProducer):
 
     def send_many(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            self.send(message)
+            self._call(self.send, message)
 
     def send_offsets(self, membership: Any, offsets: Mapping[Place, int]) -> None:
         wanted = {
@@ -306,4 +306,6 @@ def _message(record: Any) -> Message:
 
 
 def _refused(error: Exception) -> Refused:
-    return Refused(int(getattr(error, "errno", -1)), str(error))
+    # What was refused before comes with what is refused because of it.
+    cause = next((each for each in error.args if isinstance(each, KafkaError)), error)
+    return Refused(int(getattr(cause, "errno", -1)), str(error))

@@ -27,10 +27,12 @@ from tests.clients.transaction_content import (
 
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
+MESSAGE_TIMED_OUT = -192
 # How clients tell that another has their transactional id.
 FENCED = {PRODUCER_FENCED, INVALID_PRODUCER_EPOCH}
-# A client whose transaction was aborted by the broker may also find that it has none.
-TIMED_OUT = FENCED | {INVALID_TXN_STATE}
+# A client whose transaction was aborted by the broker may also find that it has none, or that its
+# messages have waited too long: librdkafka lets them wait no longer than a transaction may take.
+TIMED_OUT = FENCED | {INVALID_TXN_STATE, MESSAGE_TIMED_OUT}
 TIMEOUT_MS = 1000
 
 ways = pytest.mark.parametrize("way", ["stop", "kill"])

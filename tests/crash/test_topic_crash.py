@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from millstream.settings.names import CATALOG_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.storage import segment_writer
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
@@ -138,7 +139,7 @@ async def prove_usable(host: TopicHost) -> None:
     """All that is left over can be taken away, and every name is free that is not in use."""
     used = set(host.shape())
     host.remove_leftovers()
-    assert set(host.directories()) <= {*used, "__catalog", "__consumer_offsets"}
+    assert set(host.directories()) <= {*used, CATALOG_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
     for name in {"a", "b", "c"} - used:
         await host.topics.create(name, partitions=1, overrides={})
         store(host, name, 0, b"after")

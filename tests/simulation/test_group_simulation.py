@@ -50,8 +50,10 @@ def test_everything_assigned_to_everyone_is_found_out(monkeypatch: pytest.Monkey
 def test_answer_before_it_is_durable_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     run = GroupRunner._run
 
-    def hasty(self: GroupRunner[Any], hosted: HostedGroup[Any], outcome: Outcome[Any, Any]) -> None:
-        run(self, hosted, Outcome(outcome.group, outcome.records))
+    def hasty(
+        self: GroupRunner[Any], hosted: HostedGroup[Any], outcome: Outcome[Any, Any], *rest: Any
+    ) -> None:
+        run(self, hosted, Outcome(outcome.group, outcome.records), *rest)
         hosted.unsettled = None
         self._deliver(outcome.replies)
 

@@ -16,7 +16,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
-from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError
+from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError, Superseded
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
@@ -140,7 +140,9 @@ class Connection(asyncio.BufferedProtocol):
             self._producing.flush()
         except InvalidRequest as error:
             self._producing.flush()
-            self._end(str(error))
+            # A client that has given the connection up has done no wrong.
+            is_usual = isinstance(error, Superseded)
+            self._end(str(error), level=logging.INFO if is_usual else logging.WARNING)
         except Exception:  # Outer edge: a bug in one request is no matter for other connections.
             _log.exception("kafka: %s: a request failed; the connection is closed", self._peer)
             self._producing.drop()
@@ -280,8 +282,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _end(self, reason: str) -> None:
-        _log.warning("kafka: %s: the connection is closed: %s", self._peer, reason)
+    def _end(self, reason: str, *, level: int = logging.WARNING) -> None:
+        _log.log(level, "kafka: %s: the connection is closed: %s", self._peer, reason)
         self._is_ending = True
         # Answers to what came before are still sent.
         self._transport.close()
