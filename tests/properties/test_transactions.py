@@ -32,7 +32,7 @@ from millstream.settings.transactions import TransactionSettings
 from millstream.transactions import transitions
 from millstream.transactions.commands import AddPartitions, End, InitProducer
 from millstream.transactions.transaction import (
-    LAST_EPOCH,
+    MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
     TopicPartition,
@@ -171,9 +171,9 @@ def check(transaction: Transaction) -> None:
     """The invariants that are stated with the value."""
     state = transaction.state
     has_begun = state is TransactionState.ONGOING or state.is_ending
-    assert 0 <= transaction.producer_epoch <= LAST_EPOCH + 1
+    assert 0 <= transaction.producer_epoch <= MAX_EPOCH + 1
     if state in {TransactionState.ONGOING, TransactionState.EMPTY}:
-        assert transaction.producer_epoch <= LAST_EPOCH
+        assert transaction.producer_epoch <= MAX_EPOCH
     if state in {TransactionState.ONGOING, TransactionState.PREPARE_COMMIT}:
         assert transaction.partitions
     assert has_begun or not transaction.partitions
@@ -183,10 +183,10 @@ def check(transaction: Transaction) -> None:
     )
     assert transaction.next_producer_id == NO_PRODUCER or state.is_ending
     if state is TransactionState.ONGOING:
-        assert transaction.last_epoch == transaction.previous_producer_id == NO_EPOCH
+        assert transaction.previous_epoch == transaction.previous_producer_id == NO_EPOCH
         assert transaction.data_epoch == transaction.producer_epoch
     if transaction.previous_producer_id != NO_PRODUCER:
-        assert transaction.last_epoch != NO_EPOCH
+        assert transaction.previous_epoch != NO_EPOCH
         assert transaction.previous_producer_id != transaction.producer_id
     assert (transaction.started_ms == -1) == (state is TransactionState.EMPTY)
 
@@ -199,7 +199,7 @@ class StrangersMachine(RuleBasedStateMachine):
         self.coordinator = Coordinator()
         self.told: list[Producer] = []
 
-    @initialize(epoch=st.sampled_from([0, LAST_EPOCH - 2, LAST_EPOCH - 1, LAST_EPOCH]))
+    @initialize(epoch=st.sampled_from([0, MAX_EPOCH - 2, MAX_EPOCH - 1, MAX_EPOCH]))
     def begin(self, epoch: int) -> None:
         self.coordinator.begin_at(epoch)
         self.told.append(self.coordinator.newest)
@@ -239,10 +239,7 @@ class StrangersMachine(RuleBasedStateMachine):
             known = self.coordinator.write(who, partition, adds=adds)
         except MillstreamError:
             assert (
-                who != self.coordinator.newest
-                or not adds
-                or self.is_ending()
-                or who[1] > LAST_EPOCH
+                who != self.coordinator.newest or not adds or self.is_ending() or who[1] > MAX_EPOCH
             )
             return
         assert who == self.coordinator.newest
@@ -292,13 +289,13 @@ class StrangersMachine(RuleBasedStateMachine):
 
     def producers(self) -> st.SearchStrategy[Producer]:
         """Mostly the newest and those of before; also the one to come, and one that is not."""
-        last_id, last_epoch = self.coordinator.newest
-        known = [(last_id, last_epoch), *self.told[-4:]]
-        return st.sampled_from([*known, *known, (last_id, last_epoch + 1), (1, 0)])
+        last_id, previous_epoch = self.coordinator.newest
+        known = [(last_id, previous_epoch), *self.told[-4:]]
+        return st.sampled_from([*known, *known, (last_id, previous_epoch + 1), (1, 0)])
 
     def tell(self, known: Transaction) -> None:
         """What a client may have learnt. The epoch after the last is not for clients."""
-        if known.producer_epoch <= LAST_EPOCH:
+        if known.producer_epoch <= MAX_EPOCH:
             self.told.append(producer_of(known))
 
     def is_ending(self) -> bool:
@@ -315,7 +312,7 @@ class FaithfulMachine(RuleBasedStateMachine):
         self.me = NOBODY
         self.written: set[TopicPartition] = set()
 
-    @initialize(epoch=st.sampled_from([0, LAST_EPOCH - 3, LAST_EPOCH - 1, LAST_EPOCH]))
+    @initialize(epoch=st.sampled_from([0, MAX_EPOCH - 3, MAX_EPOCH - 1, MAX_EPOCH]))
     def begin(self, epoch: int) -> None:
         self.coordinator.begin_at(epoch)
         self.me = self.coordinator.newest
@@ -399,7 +396,7 @@ class FaithfulMachine(RuleBasedStateMachine):
 
     def meet(self, known: Transaction) -> None:
         assert producer_of(known) > self.me
-        assert known.producer_epoch <= LAST_EPOCH
+        assert known.producer_epoch <= MAX_EPOCH
         self.me = producer_of(known)
 
 

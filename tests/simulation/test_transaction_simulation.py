@@ -165,7 +165,7 @@ def test_repeated_records_that_were_aborted_at_start_are_found_out(
     def knows(
         self: TransactionCoordinator, place: TopicPartition, unknown: OpenTransaction
     ) -> bool:
-        hosted = self._registry.of_producer(unknown.producer_id)
+        hosted = self.registry.of_producer(unknown.producer_id)
         assert hosted is not None
         assert hosted.transaction is not None
         return place in hosted.transaction.partitions
@@ -194,7 +194,7 @@ def test_answer_before_the_decision_is_found_out(monkeypatch: pytest.MonkeyPatch
             if after is not hosted.transaction:
                 await self._finish(hosted, after)
 
-        hosted = self._registry.find(command.transactional_id)
+        hosted = self.registry.find(command.transactional_id)
         after = await decided(self, hosted, command)
         self._begin(self._in_turn(hosted, work))
         return transitions.completed(after, self._clock.now_ms())
@@ -207,8 +207,8 @@ def test_answer_before_the_decision_is_found_out(monkeypatch: pytest.MonkeyPatch
 def test_client_that_is_not_fenced_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     fenced = transitions._fenced
 
-    def lenient(transaction: Transaction, now_ms: int, *, last_epoch: int) -> Transaction:
-        ending = fenced(transaction, now_ms, last_epoch=last_epoch)
+    def lenient(transaction: Transaction, now_ms: int, *, previous_epoch: int) -> Transaction:
+        ending = fenced(transaction, now_ms, previous_epoch=previous_epoch)
         return replace(ending, producer_epoch=transaction.producer_epoch)
 
     monkeypatch.setattr(transitions, "_fenced", lenient)

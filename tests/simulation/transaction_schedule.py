@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from millstream.errors import MillstreamError
 from millstream.transactions import transitions
-from millstream.transactions.transaction import LAST_EPOCH
+from millstream.transactions.transaction import MAX_EPOCH
 from tests.fakes.fake_filesystem import Crash, CrashMoment
 from tests.simulation.group_checker import Violation
 from tests.simulation.transaction_checker import Outcome
@@ -185,7 +185,7 @@ def run_schedules(seeds: range) -> None:
     """Raises Violation, which names the seed."""
     for seed in seeds:
         # With few epochs to a producer, they are used up now and then.
-        with patch.object(transitions, "LAST_EPOCH", 2 if seed % 3 == 0 else LAST_EPOCH):
+        with patch.object(transitions, "MAX_EPOCH", 2 if seed % 3 == 0 else MAX_EPOCH):
             try:
                 Schedule(seed).run()
             except Exception as failure:

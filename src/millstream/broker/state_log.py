@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from millstream.broker.durability import durable
 from millstream.clock import Clock
-from millstream.errors import MillstreamError, StorageFailure
+from millstream.errors import MillstreamError
 from millstream.records import ControlType, Record, build, parse_control, records_of
 from millstream.storage.flusher import Flusher
 from millstream.storage.log_walk import sound_batches
@@ -103,15 +104,4 @@ class StateLog:
 
     def durable(self, offset: int) -> asyncio.Future[None]:
         """Done once everything below an offset is on disk; StorageFailure if it cannot be."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(failure: StorageFailure | None) -> None:
-            if future.cancelled():
-                return
-            if failure is None:
-                future.set_result(None)
-            else:
-                future.set_exception(failure)
-
-        self._flusher.when_durable(self._log, offset, settle)
-        return future
+        return durable(self._flusher, self._log, offset)

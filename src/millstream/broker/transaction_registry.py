@@ -124,7 +124,7 @@ class TransactionRegistry:
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
         pattern: str | None = None,
-        now_ms: int,
+        now_ms: int = 0,
     ) -> list[Transaction]:
         """Those in one of some states, and so on; none named is any. Raises InvalidRegex."""
         regex = None if pattern is None else TopicRegex(pattern)
@@ -134,7 +134,7 @@ class TransactionRegistry:
             if each is not None
             and (not states or each.state in states)
             and (not producer_ids or each.producer_id in producer_ids)
-            and (duration_ms < 0 or 0 <= each.started_ms < now_ms - duration_ms)
+            and (duration_ms < 0 or (each.partitions and each.started_ms < now_ms - duration_ms))
             and (regex is None or regex.matches(each.transactional_id))
         ]
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from millstream.broker.state_log import StateLog
@@ -38,6 +38,8 @@ from millstream.broker.transaction_registry import (
 )
 from millstream.clock import Clock
 from millstream.errors import (
+    Conflict,
+    Fenced,
     InvalidRequest,
     InvalidTransactionState,
     MillstreamError,
@@ -50,7 +52,7 @@ from millstream.storage.partition_log import PartitionLog
 from millstream.storage.producer_state import OpenTransaction
 from millstream.transactions import transitions
 from millstream.transactions.commands import AddPartitions, End, InitProducer
-from millstream.transactions.transaction import TopicPartition, Transaction, TransactionState
+from millstream.transactions.transaction import TopicPartition, Transaction
 from millstream.transactions.transaction_records import decode, encode, tombstone
 
 _log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class TransactionCoordinator:
         # No transaction times out because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
         self._new_producer_id = new_producer_id
-        self._registry = TransactionRegistry()
+        self.registry = TransactionRegistry()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._is_closed = False
 
@@ -101,13 +103,16 @@ class TransactionCoordinator:
                 newest[transactional_id] = transaction
         for transactional_id, transaction in newest.items():
             self._take(HostedTransaction(transactional_id), transaction)
-        for hosted in self._registry.all():
+        for hosted in self.registry.all():
             await self._in_turn(hosted, self._complete)
+        if newest:
+            ongoing = sum(bool(each.partitions) for each in newest.values())
+            _log.info("%d transactional ids, %d with a transaction under way", len(newest), ongoing)
         await self._markers.abort_unknown(self._knows_or_admits)
 
     def _knows_or_admits(self, place: TopicPartition, open_transaction: OpenTransaction) -> bool:
         producer_id, epoch, _ = open_transaction
-        hosted = self._registry.of_producer(producer_id)
+        hosted = self.registry.of_producer(producer_id)
         if hosted is None or hosted.transaction is None:
             return False
         if place in hosted.transaction.partitions and hosted.transaction.data_epoch == epoch:
@@ -122,7 +127,7 @@ class TransactionCoordinator:
     async def close(self) -> None:
         """Let nothing begin any more, and return when nothing is under way."""
         self._is_closed = True
-        for hosted in self._registry.all():
+        for hosted in self.registry.all():
             _cancel_timer(hosted)
         while self._under_way:
             await asyncio.wait(self._under_way)
@@ -139,11 +144,14 @@ class TransactionCoordinator:
                 await self._finish(hosted, after)
                 after = await self._initialised(hosted, command)
             self._store_if_new(hosted, after)
+            # What the producer before had open for these is told by its epoch.
+            hosted.connections.pop(Way.RECORDS, None)
+            hosted.connections.pop(Way.OFFSETS, None)
             await self._settled(hosted)
             return after
 
-        hosted = self._registry.find(command.transactional_id)
-        return await self._ask(self._registry.keep(hosted), work)
+        hosted = self.registry.find(command.transactional_id)
+        return await self._ask(self.registry.keep(hosted), work)
 
     async def _initialised(self, hosted: HostedTransaction, command: InitProducer) -> Transaction:
         new_producer_id = await self._id_for(hosted.transaction, command)
@@ -165,7 +173,7 @@ class TransactionCoordinator:
             self._store_if_new(hosted, after)
             await self._settled(hosted)
 
-        await self._ask(self._registry.find(command.transactional_id), work)
+        await self._ask(self.registry.find(command.transactional_id), work)
 
     async def add_offsets(
         self, transactional_id: str, producer_id: int, producer_epoch: int
@@ -196,7 +204,7 @@ class TransactionCoordinator:
             await self._settled(hosted)
             return result
 
-        return await self._ask(self._registry.find(transactional_id), work)
+        return await self._ask(self.registry.find(transactional_id), work)
 
     async def end(self, command: End) -> Transaction:
         """Commit or abort; returns the id and epoch to go on with."""
@@ -215,7 +223,7 @@ class TransactionCoordinator:
             # Decided is enough of an answer, even if some partition could not be told yet.
             return transitions.completed(after, self._clock.now_ms())
 
-        return await self._ask(self._registry.find(command.transactional_id), work)
+        return await self._ask(self.registry.find(command.transactional_id), work)
 
     # What is written in transactions
 
@@ -232,7 +240,7 @@ class TransactionCoordinator:
 
         Whoever calls this appends the records before anything else can happen.
         """
-        hosted = self._registry.of_producer(producer_id)
+        hosted = self.registry.of_producer(producer_id)
         if hosted is None:
             raise InvalidTransactionState(
                 identity=producer_id, state="unknown", operation="write to a transaction"
@@ -275,39 +283,16 @@ class TransactionCoordinator:
 
         `producer` is who it says it is, if it does: others are not heard, only refused.
         """
-        hosted = self._registry.find(transactional_id)
+        hosted = self.registry.find(transactional_id)
         if producer is None and is_id(transactional_id):
             # One that is new, too: its producer may send its first request again.
-            hosted = self._registry.keep(hosted)
+            hosted = self.registry.keep(hosted)
         if producer is None or producer == hosted.identity:
             hosted.hear(way, connection)
 
-    # What there is
-
-    def describe(self, transactional_id: str) -> Transaction:
-        """Raises UnknownTransaction."""
-        return self._registry.describe(transactional_id)
-
-    def list(
-        self,
-        *,
-        states: Collection[TransactionState] = (),
-        producer_ids: Collection[int] = (),
-        duration_ms: int = -1,
-        pattern: str | None = None,
-    ) -> list[Transaction]:
-        """Those in one of some states, and so on; none named is any. Raises InvalidRegex."""
-        return self._registry.list(
-            states=states,
-            producer_ids=producer_ids,
-            duration_ms=duration_ms,
-            pattern=pattern,
-            now_ms=self._clock.now_ms(),
-        )
-
     def verify(self, command: AddPartitions) -> dict[TopicPartition, MillstreamError | None]:
         """For each partition, why the producer may not write to it now, if so."""
-        hosted = self._registry.find(command.transactional_id)
+        hosted = self.registry.find(command.transactional_id)
         found: dict[TopicPartition, MillstreamError | None] = {}
         for partition in command.partitions:
             try:
@@ -333,6 +318,8 @@ class TransactionCoordinator:
         except MillstreamError as failure:
             hosted.transaction = before
             raise _as_unavailable(ending.transactional_id, failure) from failure
+        if transitions.marker_epoch(ending) != ending.data_epoch and not ending.bumps_epoch:
+            _log.info("%s is aborted, and its producer fenced", _told(ending))
         # Durable before any marker: from here on the decision is the same after any crash.
         await self._settled(hosted)
         await self._complete(hosted)
@@ -378,7 +365,7 @@ class TransactionCoordinator:
         self._take(hosted, transaction)
 
     def _take(self, hosted: HostedTransaction, transaction: Transaction) -> None:
-        self._registry.take(hosted, transaction)
+        self.registry.take(hosted, transaction)
         self._set_timer(hosted)
 
     async def _settled(self, hosted: HostedTransaction) -> None:
@@ -398,15 +385,20 @@ class TransactionCoordinator:
         """Do something in turn, and to its end, even if whoever asked hangs up."""
         if self._is_closed:
             raise Unavailable
-        return await asyncio.shield(self._begin(self._in_turn(hosted, work)))
+        try:
+            return await asyncio.shield(self._begin(self._in_turn(hosted, work)))
+        except (Conflict, Fenced, InvalidRequest) as refusal:
+            # Clients show a code, and sometimes the wrong words for it.
+            _log.info("transactional id %r is refused: %s", hosted.transactional_id, refusal)
+            raise
 
     def _begin(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
-        task.add_done_callback(self._settle)
+        task.add_done_callback(self._note_end)
         return task
 
-    def _settle(self, task: asyncio.Task[Any]) -> None:
+    def _note_end(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         failure = None if task.cancelled() else task.exception()
         if failure is not None and not isinstance(failure, MillstreamError):
@@ -424,7 +416,7 @@ class TransactionCoordinator:
                 return await work(hosted)
         finally:
             hosted.users -= 1
-            self._registry.release(hosted)
+            self.registry.release(hosted)
 
     # The passing of time
 
@@ -463,9 +455,7 @@ class TransactionCoordinator:
             if after is None:
                 self._expire(hosted, before)
             else:
-                _log.info(
-                    "the transaction of %r took too long and is aborted", before.transactional_id
-                )
+                _log.info("%s did not end within %d ms", _told(before), before.timeout_ms)
                 await self._finish(hosted, after)
         except MillstreamError:
             # Why is in the log.
@@ -476,7 +466,18 @@ class TransactionCoordinator:
             self._state_log.append([tombstone(unused.transactional_id)])
         except MillstreamError as failure:
             raise _as_unavailable(unused.transactional_id, failure) from failure
-        self._registry.take(hosted, None)
+        _log.info(
+            "transactional id %r was not used for long and is forgotten", hosted.transactional_id
+        )
+        self.registry.take(hosted, None)
+
+
+def _told(transaction: Transaction) -> str:
+    places = ", ".join(f"{topic}/{number}" for topic, number in sorted(transaction.partitions)[:5])
+    return (
+        f"the transaction of {transaction.transactional_id!r} (producer {transaction.producer_id}, "
+        f"epoch {transaction.data_epoch}; {len(transaction.partitions)} partitions: {places})"
+    )
 
 
 def _cancel_timer(hosted: HostedTransaction) -> None:

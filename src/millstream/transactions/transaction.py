@@ -6,7 +6,7 @@ a transition is a function from one such value to the next.
 Invariant: an ongoing transaction has partitions; one that is being ended has those that it had,
 or none if nothing was written; there are none otherwise. `data_epoch` is the epoch that the
 records of such a transaction were written with, and unset otherwise; `producer_epoch` is the one
-that counts, and fences every smaller one. No producer is ever told an epoch past LAST_EPOCH.
+that counts, and fences every smaller one. No producer is ever told an epoch past MAX_EPOCH.
 After a crash: nothing to do here but to end what is being ended; an ongoing transaction goes on,
 and its time has gone on as well.
 """
@@ -18,7 +18,7 @@ from enum import Enum
 
 NO_PRODUCER = -1
 NO_EPOCH = -1
-LAST_EPOCH = 2**15 - 2
+MAX_EPOCH = 2**15 - 2
 """No producer is given a larger epoch: one more is left to fence it with."""
 
 TopicPartition = tuple[str, int]
@@ -52,11 +52,11 @@ class Transaction:
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    last_epoch: int = NO_EPOCH
+    previous_epoch: int = NO_EPOCH
     """What the producer had before `producer_epoch`. A request that comes with it is one whose
     answer was lost. Unset once the newer epoch was used, or given to another producer."""
     previous_producer_id: int = NO_PRODUCER
-    """The id that `last_epoch` belongs to, if it is another one."""
+    """The id that `previous_epoch` belongs to, if it is another one."""
     next_producer_id: int = NO_PRODUCER
     """The id to go on with, at epoch 0, when the transaction that is being ended has ended."""
     timeout_ms: int

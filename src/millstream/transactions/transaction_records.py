@@ -85,7 +85,7 @@ def encode(transaction: Transaction) -> tuple[bytes, bytes]:
         last_update_timestamp_ms=transaction.updated_ms,
         start_timestamp_ms=transaction.started_ms,
         client_transaction_version=_VERSION_THAT_BUMPS if transaction.bumps_epoch else 0,
-        last_producer_epoch=transaction.last_epoch,
+        last_producer_epoch=transaction.previous_epoch,
         data_epoch=transaction.data_epoch,
     )
     return _key(transaction.transactional_id), _NUMBER.pack(_VALUE) + codec.encode(value, _VALUE)
@@ -116,7 +116,7 @@ def _transaction(transactional_id: str, stored: TransactionLogValue) -> Transact
         transactional_id=transactional_id,
         producer_id=stored.producer_id,
         producer_epoch=stored.producer_epoch,
-        last_epoch=stored.last_producer_epoch,
+        previous_epoch=stored.last_producer_epoch,
         previous_producer_id=stored.previous_producer_id,
         next_producer_id=stored.next_producer_id,
         timeout_ms=stored.timeout_ms,

@@ -4,6 +4,8 @@
     Ongoing --end--> PrepareCommit --completed--> CompleteCommit
     Ongoing --end, init, tick--> PrepareAbort --completed--> CompleteAbort
     Empty, CompleteCommit, CompleteAbort --init--> Empty
+    Empty, CompleteCommit, CompleteAbort --end (an abort that gives a new epoch)--> PrepareAbort
+    Empty, CompleteCommit, CompleteAbort --tick--> forgotten
 
 A transition takes the transaction as it is and gives it as it will be; the same object means that
 nothing is to be stored. What is refused is raised, and nothing has changed.
@@ -27,7 +29,7 @@ from millstream.errors import (
 from millstream.settings.transactions import TransactionSettings
 from millstream.transactions.commands import AddPartitions, End, InitProducer
 from millstream.transactions.transaction import (
-    LAST_EPOCH,
+    MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
     TopicPartition,
@@ -71,12 +73,12 @@ def init(
     if transaction.state is _ONGOING:
         # One that begins anew in the midst of its own transaction may ask again, with the epoch
         # that it knows.
-        last_epoch = transaction.producer_epoch if _brings_producer(command) else NO_EPOCH
-        return _fenced(transaction, now_ms, last_epoch=last_epoch)
+        previous_epoch = transaction.producer_epoch if _brings_producer(command) else NO_EPOCH
+        return _fenced(transaction, now_ms, previous_epoch=previous_epoch)
     if _rotates_on_init(transaction, command):
         assert new_producer_id != NO_PRODUCER
         return _emptied(command, now_ms, producer_id=new_producer_id, producer_epoch=0)
-    if _is_last(transaction, command.producer_id, command.producer_epoch):
+    if _is_previous(transaction, command.producer_id, command.producer_epoch):
         return _emptied_again(transaction, command, now_ms)
     return _emptied(
         command,
@@ -213,10 +215,10 @@ def tick(
         return transaction
     if transaction.state is not _ONGOING:
         return None
-    if transaction.bumps_epoch and transaction.producer_epoch < LAST_EPOCH:
-        aborted = _fenced(transaction, now_ms, last_epoch=transaction.producer_epoch)
+    if transaction.bumps_epoch and transaction.producer_epoch < MAX_EPOCH:
+        aborted = _fenced(transaction, now_ms, previous_epoch=transaction.producer_epoch)
         return replace(aborted, bumps_epoch=True)
-    return _fenced(transaction, now_ms, last_epoch=NO_EPOCH)
+    return _fenced(transaction, now_ms, previous_epoch=NO_EPOCH)
 
 
 def _emptied(
@@ -233,7 +235,7 @@ def _emptied(
         transactional_id=command.transactional_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        last_epoch=command.producer_epoch if brought else NO_EPOCH,
+        previous_epoch=command.producer_epoch if brought else NO_EPOCH,
         previous_producer_id=command.producer_id if brought and is_other_id else NO_PRODUCER,
         timeout_ms=command.timeout_ms,
         updated_ms=now_ms,
@@ -270,7 +272,7 @@ def _extended(
     # Whoever begins has been told its epoch: the one before is of no use any more.
     return replace(
         transaction,
-        last_epoch=NO_EPOCH,
+        previous_epoch=NO_EPOCH,
         previous_producer_id=NO_PRODUCER,
         state=_ONGOING,
         partitions=partitions,
@@ -291,7 +293,7 @@ def _prepared(
     return replace(
         transaction,
         producer_epoch=epoch + 1 if command.bumps_epoch else epoch,
-        last_epoch=epoch if command.bumps_epoch else NO_EPOCH,
+        previous_epoch=epoch if command.bumps_epoch else NO_EPOCH,
         previous_producer_id=NO_PRODUCER,
         next_producer_id=new_producer_id if rotates else NO_PRODUCER,
         state=TransactionState.PREPARE_COMMIT
@@ -304,13 +306,13 @@ def _prepared(
     )
 
 
-def _fenced(transaction: Transaction, now_ms: int, *, last_epoch: int) -> Transaction:
-    """Abort without the producer's doing; `last_epoch` is what it may still come with, if any."""
+def _fenced(transaction: Transaction, now_ms: int, *, previous_epoch: int) -> Transaction:
+    """Abort without the producer's doing. It may still come with `previous_epoch`, if set."""
     assert transaction.state is _ONGOING
     return replace(
         transaction,
         producer_epoch=transaction.producer_epoch + 1,
-        last_epoch=last_epoch,
+        previous_epoch=previous_epoch,
         state=TransactionState.PREPARE_ABORT,
         bumps_epoch=False,
         updated_ms=now_ms,
@@ -320,7 +322,7 @@ def _fenced(transaction: Transaction, now_ms: int, *, last_epoch: int) -> Transa
 def _check_init(transaction: Transaction, command: InitProducer) -> None:
     """A producer that goes on must be the newest, or have been told of nothing since (KIP-360)."""
     pair = command.producer_id, command.producer_epoch
-    is_known = _is_current(transaction, *pair) or _is_last(transaction, *pair)
+    is_known = _is_current(transaction, *pair) or _is_previous(transaction, *pair)
     if _brings_producer(command) and not is_known:
         raise FencedProducer(
             transaction.transactional_id,
@@ -356,13 +358,13 @@ def _is_current(transaction: Transaction, producer_id: int, producer_epoch: int)
     return (
         producer_id == transaction.producer_id
         and producer_epoch == transaction.producer_epoch
-        and producer_epoch <= LAST_EPOCH  # the one after it was given to nobody
+        and producer_epoch <= MAX_EPOCH  # the one after it was given to nobody
     )
 
 
-def _is_last(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
+def _is_previous(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
     """Whether this is what the producer had before the answer that it may have missed."""
-    if transaction.last_epoch == NO_EPOCH or producer_epoch != transaction.last_epoch:
+    if transaction.previous_epoch == NO_EPOCH or producer_epoch != transaction.previous_epoch:
         return False
     if transaction.previous_producer_id != NO_PRODUCER:
         return producer_id == transaction.previous_producer_id
@@ -378,7 +380,7 @@ def _repeats_end(transaction: Transaction, command: End) -> bool:
     if transaction.state in {TransactionState.EMPTY, _ONGOING}:
         return False
     if command.bumps_epoch:
-        return transaction.bumps_epoch and _is_last(
+        return transaction.bumps_epoch and _is_previous(
             transaction, command.producer_id, command.producer_epoch
         )
     return _is_current(transaction, command.producer_id, command.producer_epoch)
@@ -396,19 +398,19 @@ def _rotates_on_init(transaction: Transaction, command: InitProducer) -> bool:
     """Whether the epochs are used up, so that the producer gets another id."""
     if transaction.state is _ONGOING or transaction.state.is_ending:
         return False
-    if transaction.producer_epoch < LAST_EPOCH:
+    if transaction.producer_epoch < MAX_EPOCH:
         return False
     pair = command.producer_id, command.producer_epoch
     if not _brings_producer(command) or _is_current(transaction, *pair):
         return True
     # Fenced by its own wish with the very last epoch, which is given to nobody.
-    return transaction.producer_epoch > LAST_EPOCH and _is_last(transaction, *pair)
+    return transaction.producer_epoch > MAX_EPOCH and _is_previous(transaction, *pair)
 
 
 def _rotates_on_end(transaction: Transaction, command: End) -> bool:
     return (
         command.bumps_epoch
-        and transaction.producer_epoch >= LAST_EPOCH
+        and transaction.producer_epoch >= MAX_EPOCH
         and not transaction.state.is_ending
         and _is_current(transaction, command.producer_id, command.producer_epoch)
         and _can_end(transaction, command)

@@ -184,7 +184,7 @@ def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() ->
         writer = await home.writer(timeout_ms=50)
         home.write(writer, "a", 0, b"slow")
         aborted = TransactionState.COMPLETE_ABORT
-        await until(lambda: home.transactions.describe("w").state is aborted)
+        await until(lambda: home.transactions.registry.describe("w").state is aborted)
         assert home.partition("a", 0).log.last_stable_offset == 2
         with pytest.raises(InvalidTransactionState):
             await home.end(writer, is_commit=True)
@@ -204,7 +204,7 @@ def test_old_client_whose_transaction_took_too_long_has_to_begin_anew() -> None:
         await home.add(writer, ("a", 0))
         home.write(writer, "a", 0, b"slow")
         aborted = TransactionState.COMPLETE_ABORT
-        await until(lambda: home.transactions.describe("w").state is aborted)
+        await until(lambda: home.transactions.registry.describe("w").state is aborted)
         for is_commit in (True, False):
             with pytest.raises(FencedProducer):
                 await home.end(writer, is_commit=is_commit)
@@ -215,13 +215,13 @@ def test_old_client_whose_transaction_took_too_long_has_to_begin_anew() -> None:
 def test_id_that_nobody_uses_is_forgotten_for_good() -> None:
     async def test(home: TransactionHome) -> None:
         await home.writer()
-        await until(lambda: not home.transactions.list())
+        await until(lambda: not home.transactions.registry.list())
         with pytest.raises(UnknownTransaction):
-            home.transactions.describe("w")
+            home.transactions.registry.describe("w")
         home.host.close()
         again = TransactionHome(home.host.filesystem, first_id=100)
         await again.start()
-        assert again.transactions.list() == []
+        assert again.transactions.registry.list() == []
 
     run(test, id_expiration_ms=20)
 
@@ -237,8 +237,8 @@ def test_unknown_ids_are_refused_and_leave_nothing_behind() -> None:
             home.write(stranger, "a", 0, b"x")
         with pytest.raises(MillstreamError):
             await home.transactions.init_producer(InitProducer("stranger", 0))
-        assert home.transactions.list() == []
-        assert home.transactions._registry._by_name == {}
+        assert home.transactions.registry.list() == []
+        assert home.transactions.registry._by_name == {}
 
     run(test)
 
@@ -249,7 +249,7 @@ def test_topic_that_is_deleted_does_not_keep_a_transaction_from_ending() -> None
         await home.topics.delete("b")
         await home.end(writer, is_commit=True)
         assert home.committed("a") == [b"one", b"two"]
-        assert home.transactions.describe("w").state is TransactionState.COMPLETE_COMMIT
+        assert home.transactions.registry.describe("w").state is TransactionState.COMPLETE_COMMIT
 
     run(test)
 
@@ -268,10 +268,10 @@ def test_partition_that_takes_no_marker_is_told_later(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr(log, "append", append_or_not)
         await home.end(writer, is_commit=True)
-        assert home.transactions.describe("w").state is TransactionState.PREPARE_COMMIT
+        assert home.transactions.registry.describe("w").state is TransactionState.PREPARE_COMMIT
         assert (home.committed("a"), home.committed("b")) == ([b"one", b"two"], [])
         is_ill = False
-        await until(lambda: not home.transactions.describe("w").state.is_ending)
+        await until(lambda: not home.transactions.registry.describe("w").state.is_ending)
         assert home.committed("b") == [b"three"]
         home.write(writer, "a", 0, b"next")
         await home.end(writer, is_commit=True)
@@ -300,7 +300,7 @@ def test_decided_transaction_is_completed_after_a_crash(is_commit: bool) -> None
         assert again.committed("a") == ([b"one", b"two"] if is_commit else [])
         assert again.committed("b") == ([b"three"] if is_commit else [])
         assert await again.committed_offset("g", "b") == (1 if is_commit else None)
-        assert not again.transactions.describe("w").state.is_ending
+        assert not again.transactions.registry.describe("w").state.is_ending
         log = again.partition("a", 0).log
         assert log.last_stable_offset == log.end_offset
         again.write(writer, "a", 0, b"next")

@@ -74,7 +74,7 @@ def test_transactions_are_described(tmp_path: Path) -> None:
         await producer.add_offsets()
         ongoing, *_ = (await client.ask(request, 0)).transaction_states
         assert ongoing.transaction_state == "Ongoing"
-        started_ms = opened.broker.transactions.describe("tx").started_ms
+        started_ms = opened.broker.transactions.registry.describe("tx").started_ms
         assert ongoing.transaction_start_time_ms == started_ms > 0
         topics = [(topic.topic, list(topic.partitions)) for topic in ongoing.topics]
         assert topics == [("__consumer_offsets", [0]), ("t", [0, 1])]
@@ -118,7 +118,7 @@ def test_transactions_are_listed_by_what_they_are(
         assert list(answer.unknown_state_filters) == []
         assert {each.transactional_id for each in answer.transaction_states} == found
         for each in answer.transaction_states:
-            described = opened.broker.transactions.describe(each.transactional_id)
+            described = opened.broker.transactions.registry.describe(each.transactional_id)
             assert each.producer_id == described.producer_id
             assert each.transaction_state == described.state.value
 

@@ -49,7 +49,7 @@ def versions(handler: ModuleType) -> pytest.MarkDecorator:
 
 
 def state_of(opened: OpenDoor) -> TransactionState:
-    return opened.broker.transactions.describe("tx").state
+    return opened.broker.transactions.registry.describe("tx").state
 
 
 @versions(init_producer_id)
@@ -121,7 +121,7 @@ def test_partitions_are_added(version: int, tmp_path: Path) -> None:
         assert state_of(opened) is TransactionState.EMPTY
         for _ in range(2):
             assert await producer.add(FIRST, SECOND, version=version) == {FIRST: 0, SECOND: 0}
-        transaction = opened.broker.transactions.describe("tx")
+        transaction = opened.broker.transactions.registry.describe("tx")
         assert transaction.state is TransactionState.ONGOING
         assert transaction.partitions == {FIRST, SECOND}
 
@@ -211,7 +211,7 @@ def test_question_whether_partitions_are_added_adds_none(
         assert await ask() == {FIRST: code, SECOND: code}
         await producer.add(FIRST)
         assert await ask() == {FIRST: 0, SECOND: code}
-        assert opened.broker.transactions.describe("tx").partitions == {FIRST}
+        assert opened.broker.transactions.registry.describe("tx").partitions == {FIRST}
         assert set((await ask(transactional_id="nobody")).values()) == {UNKNOWN}
         assert set((await ask(transactional_id="")).values()) == {ErrorCode.INVALID_REQUEST}
         assert set((await ask(producer_epoch=producer.epoch - 1)).values()) == {FENCED}
@@ -231,7 +231,7 @@ def test_offsets_are_added(version: int, tmp_path: Path) -> None:
         assert await producer.add_offsets(version, producer_epoch=epoch - 1) == fenced
         assert state_of(opened) is TransactionState.EMPTY
         assert await producer.add_offsets(version) == 0
-        added = opened.broker.transactions.describe("tx").partitions
+        added = opened.broker.transactions.registry.describe("tx").partitions
         assert added == {("__consumer_offsets", 0)}
 
     play(tmp_path, scene)

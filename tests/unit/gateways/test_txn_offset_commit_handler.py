@@ -134,7 +134,7 @@ def test_offsets_of_a_stranger_are_refused(version: int, tmp_path: Path) -> None
         ):
             told = await producer.commit_offset(7, FIRST, BEYOND, version=version, **fields)
             assert told == {FIRST: code, BEYOND: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert not opened.broker.transactions.describe("tx").partitions
+        assert not opened.broker.transactions.registry.describe("tx").partitions
 
     play(tmp_path, scene)
 
@@ -147,7 +147,7 @@ def test_offsets_of_unknown_partitions_alone_begin_no_transaction(
         for producer_id in (producer.producer_id, 777):
             told = await producer.commit_offset(7, BEYOND, version=version, producer_id=producer_id)
             assert told == {BEYOND: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert not opened.broker.transactions.describe("tx").partitions
+        assert not opened.broker.transactions.registry.describe("tx").partitions
 
     play(tmp_path, scene)
 

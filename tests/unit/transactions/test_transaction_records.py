@@ -31,7 +31,7 @@ def transactions(
         transactional_id=ids,
         producer_id=int64s,
         producer_epoch=epochs,
-        last_epoch=epochs,
+        previous_epoch=epochs,
         previous_producer_id=int64s,
         next_producer_id=int64s,
         timeout_ms=st.integers(1, 2**31 - 1),

@@ -17,7 +17,7 @@ from millstream.errors import (
 from millstream.settings.transactions import TransactionSettings
 from millstream.transactions.commands import AddPartitions, End, InitProducer
 from millstream.transactions.transaction import (
-    LAST_EPOCH,
+    MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER,
     Transaction,
@@ -58,7 +58,7 @@ ONGOING = replace(
     started_ms=100,
     updated_ms=100,
 )
-EXHAUSTED = replace(ONGOING, producer_epoch=LAST_EPOCH, data_epoch=LAST_EPOCH)
+EXHAUSTED = replace(ONGOING, producer_epoch=MAX_EPOCH, data_epoch=MAX_EPOCH)
 
 
 def begun(transaction: Transaction = EMPTY) -> Transaction:
@@ -111,7 +111,7 @@ class TestInit:
     def test_new_producer_gets_the_next_epoch_and_cannot_be_repeated(self) -> None:
         known = started(EMPTY)
         assert producer_of(known) == (PRODUCER, EPOCH + 1)
-        assert known.last_epoch == NO_EPOCH
+        assert known.previous_epoch == NO_EPOCH
         with pytest.raises(FencedProducer):
             started(known, PRODUCER, EPOCH)
 
@@ -181,25 +181,25 @@ class TestInit:
 
 class TestExhaustedEpochs:
     def test_new_producer_gets_another_id(self) -> None:
-        known = started(replace(EMPTY, producer_epoch=LAST_EPOCH), new_id=9)
+        known = started(replace(EMPTY, producer_epoch=MAX_EPOCH), new_id=9)
         assert producer_of(known) == (9, 0)
         assert known.previous_producer_id == NO_PRODUCER
 
     def test_producer_that_goes_on_gets_another_id_once(self) -> None:
-        known = started(replace(EMPTY, producer_epoch=LAST_EPOCH), PRODUCER, LAST_EPOCH, new_id=9)
+        known = started(replace(EMPTY, producer_epoch=MAX_EPOCH), PRODUCER, MAX_EPOCH, new_id=9)
         assert producer_of(known) == (9, 0)
-        assert started(known, PRODUCER, LAST_EPOCH) is known
+        assert started(known, PRODUCER, MAX_EPOCH) is known
         with pytest.raises(FencedProducer):
-            started(known, PRODUCER, LAST_EPOCH - 1)
+            started(known, PRODUCER, MAX_EPOCH - 1)
 
     def test_last_epoch_is_given_before_another_id(self) -> None:
-        known = started(replace(EMPTY, producer_epoch=LAST_EPOCH - 1))
-        assert producer_of(known) == (PRODUCER, LAST_EPOCH)
+        known = started(replace(EMPTY, producer_epoch=MAX_EPOCH - 1))
+        assert producer_of(known) == (PRODUCER, MAX_EPOCH)
 
-    @pytest.mark.parametrize("producer", [(), (PRODUCER, LAST_EPOCH)])
+    @pytest.mark.parametrize("producer", [(), (PRODUCER, MAX_EPOCH)])
     def test_epoch_that_fences_the_last_is_given_to_nobody(self, producer: tuple[int, ...]) -> None:
         fenced = started(EXHAUSTED, *producer)
-        assert marker_epoch(fenced) == LAST_EPOCH + 1
+        assert marker_epoch(fenced) == MAX_EPOCH + 1
         known = started(completed(fenced, 300), *producer, new_id=9)
         assert producer_of(known) == (9, 0)
 
@@ -207,7 +207,7 @@ class TestExhaustedEpochs:
         command = ending(EXHAUSTED, bumps_epoch=True)
         assert needs_new_producer_id(EXHAUSTED, command)
         prepared = end(EXHAUSTED, command, 200, new_producer_id=9)
-        assert producer_of(prepared) == (PRODUCER, LAST_EPOCH + 1)
+        assert producer_of(prepared) == (PRODUCER, MAX_EPOCH + 1)
         assert prepared.next_producer_id == 9
         with pytest.raises(ConcurrentTransaction):
             end(prepared, command, 200)
@@ -215,21 +215,21 @@ class TestExhaustedEpochs:
         assert producer_of(done) == (9, 0)
         assert not needs_new_producer_id(done, command)
         assert end(done, command, 400) is done
-        assert producer_of(started(done, PRODUCER, LAST_EPOCH)) == (9, 0)
+        assert producer_of(started(done, PRODUCER, MAX_EPOCH)) == (9, 0)
 
     def test_end_without_new_epochs_keeps_the_id(self) -> None:
         command = ending(EXHAUSTED)
         assert not needs_new_producer_id(EXHAUSTED, command)
-        assert producer_of(ended(EXHAUSTED, command)) == (PRODUCER, LAST_EPOCH)
+        assert producer_of(ended(EXHAUSTED, command)) == (PRODUCER, MAX_EPOCH)
 
     def test_abort_of_nothing_goes_on_with_another_id(self) -> None:
-        empty = replace(EMPTY, producer_epoch=LAST_EPOCH)
+        empty = replace(EMPTY, producer_epoch=MAX_EPOCH)
         command = ending(empty, is_commit=False, bumps_epoch=True)
         assert needs_new_producer_id(empty, command)
         assert producer_of(completed(end(empty, command, 0, new_producer_id=9), 0)) == (9, 0)
 
     def test_commit_of_nothing_takes_no_id(self) -> None:
-        empty = replace(EMPTY, producer_epoch=LAST_EPOCH)
+        empty = replace(EMPTY, producer_epoch=MAX_EPOCH)
         assert not needs_new_producer_id(empty, ending(empty, bumps_epoch=True))
 
     def test_end_that_has_to_wait_takes_no_id(self) -> None:
@@ -243,13 +243,13 @@ class TestExhaustedEpochs:
         late = tick(EXHAUSTED, 100 + TIMEOUT_MS, SETTINGS)
         assert late is not None
         done = completed(late, 300)
-        assert done.producer_epoch == LAST_EPOCH + 1
+        assert done.producer_epoch == MAX_EPOCH + 1
         with pytest.raises(FencedProducer):
-            admit_write(done, PRODUCER, LAST_EPOCH + 1, A, 0, adds=True)
+            admit_write(done, PRODUCER, MAX_EPOCH + 1, A, 0, adds=True)
         with pytest.raises(FencedProducer):
             end(done, ending(done, is_commit=False, bumps_epoch=True), 0)
         with pytest.raises(FencedProducer):
-            started(done, PRODUCER, LAST_EPOCH + 1)
+            started(done, PRODUCER, MAX_EPOCH + 1)
 
 
 class TestAddPartitions:

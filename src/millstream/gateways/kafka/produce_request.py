@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from millstream.broker.append_cycle import NO_TIME, Appended
 from millstream.broker.partition import Partition
@@ -27,7 +28,16 @@ NO_OFFSET = -1
 Stored = tuple[Appended, int]
 """Where the outcome of a batch is, and under which number."""
 
-Judged = Stored | MillstreamError | ErrorCode
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a batch was not even tried, by a code other than that of its error."""
+
+    code: ErrorCode
+    reason: str | None = None
+
+
+Judged = Stored | MillstreamError | Refusal
 """The same, or why the batch was not even tried."""
 
 
@@ -146,8 +156,8 @@ def _answer(version: int, correlation_id: int, topics: Sequence[_Topic]) -> byte
 
 
 def _result(number: int, stored: Judged) -> PartitionResult:
-    if isinstance(stored, ErrorCode):
-        return PartitionResult(number, stored, NO_OFFSET, NO_TIME, NO_OFFSET)
+    if isinstance(stored, Refusal):
+        return PartitionResult(number, stored.code, NO_OFFSET, NO_TIME, NO_OFFSET, stored.reason)
     if isinstance(stored, tuple):
         appended, place = stored
         outcome = appended.outcomes[place]

@@ -215,7 +215,7 @@ def _partition_layout(version: int) -> tuple[struct.Struct, list[int]]:
         fields.append(("leader_epoch", "i"))
     fields.append(("offset", "q"))
     if version >= _LAST_EPOCH:
-        fields.append(("last_epoch", "i"))
+        fields.append(("previous_epoch", "i"))
     if version >= _START_OFFSET:
         fields.append(("start_offset", "q"))
     fields.append(("max_bytes", "i"))

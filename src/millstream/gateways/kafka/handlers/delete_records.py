@@ -47,7 +47,8 @@ async def _delete(
         if "delete" not in partition.topic.settings.cleanup_policy:
             # Compaction alone decides what goes.
             return _refused(number, ErrorCode.POLICY_VIOLATION)
-        before = partition.log.end_offset if asked.offset == _ALL else asked.offset
+        # All that can go: what a transaction under way has written must stay for now.
+        before = partition.log.last_stable_offset if asked.offset == _ALL else asked.offset
         start = await topics.delete_records(partition, before)
     except MillstreamError as error:
         return _refused(number, code_of(error))

@@ -30,7 +30,7 @@ def _described(transactional_id: str, context: Context) -> TransactionState:
     if not transactional_id:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        found = context.broker.transactions.describe(transactional_id)
+        found = context.broker.transactions.registry.describe(transactional_id)
     except MillstreamError as error:
         return TransactionState(transactional_id=transactional_id, error_code=code_of(error))
     return TransactionState(

@@ -30,11 +30,12 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
     states = [_STATES[name] for name in wanted if name in _STATES]
     unknown = sorted(wanted.difference(_STATES, _NEVER_SEEN))
     try:
-        found = context.broker.transactions.list(
+        found = context.broker.transactions.registry.list(
             states=states,
             producer_ids=set(request.producer_id_filters),
             duration_ms=request.duration_filter,
             pattern=request.transactional_id_pattern or None,
+            now_ms=context.broker.clock.now_ms(),
         )
     except MillstreamError as error:
         return ListTransactionsResponse(error_code=code_of(error))

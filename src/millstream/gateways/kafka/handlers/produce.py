@@ -31,6 +31,7 @@ from millstream.gateways.kafka.produce_request import (
     Entry,
     Judged,
     ParsedRequest,
+    Refusal,
     RepeatedRequest,
     encode_all,
 )
@@ -166,28 +167,28 @@ class Producing:
             if partition.failure is not None:
                 return partition.failure
             if partition.topic.is_internal:
-                return ErrorCode.INVALID_TOPIC_EXCEPTION
+                return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION)
             _check_records(partition, batch, self._max_unpacked_bytes)
         except MillstreamError as error:
             return error.with_traceback(None)
         if len(batch) >= HEADER_BYTES and batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
-            code = self._admit(partition, batch, request)
-            if code is not None:
-                return code
+            refusal = self._admit(partition, batch, request)
+            if refusal is not None:
+                return refusal
         return self._cycle.add(partition, batch)
 
     def _admit(
         self, partition: Partition, batch: memoryview, request: ParsedRequest
-    ) -> ErrorCode | None:
-        """Make a batch part of its transaction; the code that says why it cannot be, if so.
+    ) -> Refusal | None:
+        """Make a batch part of its transaction, or say why it cannot be.
 
         Raises Superseded, which ends the connection.
         """
         if request.acks != ALL_REPLICAS:
-            return ErrorCode.INVALID_REQUIRED_ACKS
+            return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction needs acks=all")
         producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(batch, PRODUCER_AT)
         if base_sequence < 0:
-            return ErrorCode.INVALID_RECORD
+            return Refusal(ErrorCode.INVALID_RECORD, "a batch of a producer without a sequence")
         try:
             settled_at = self._transactions.admit(
                 producer_id,
@@ -199,7 +200,7 @@ class Producing:
         except Superseded:
             raise
         except MillstreamError as error:
-            return ErrorCode(write_code(error, API_KEY, request.version))
+            return Refusal(ErrorCode(write_code(error, API_KEY, request.version)), str(error))
         request.settled_at = max(request.settled_at, settled_at)
         return None
 
@@ -269,12 +270,12 @@ class Producing:
                 return
 
 
-def _refusal(version: int, request: ProduceRequest) -> ErrorCode | None:
+def _refusal(version: int, request: ProduceRequest) -> Refusal | None:
     """What is wrong with a request as a whole."""
     if version < _OLDEST_SERVED:
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        return Refusal(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     if request.acks not in _VALID_ACKS:
-        return ErrorCode.INVALID_REQUIRED_ACKS
+        return Refusal(ErrorCode.INVALID_REQUIRED_ACKS)
     return None
 
 
