@@ -122,7 +122,12 @@ class TransactionHome:
         """
         place = (topic, number)
         self.transactions.admit(
-            writer.producer_id, writer.epoch, place, adds=writer.bumps_epoch, connection=1
+            writer.producer_id,
+            writer.epoch,
+            writer.name,
+            place,
+            adds=writer.bumps_epoch,
+            connection=1,
         )
         batch = build(
             [Record(n, self.clock.now_ms(), None, value) for n, value in enumerate(values)],

@@ -108,6 +108,10 @@ async def at_once(*_: object) -> None:
     """What need not be waited for, or done."""
 
 
+async def as_if_done(*_: object) -> bool:
+    return True
+
+
 def test_markers_before_the_decision_is_durable_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -153,7 +157,7 @@ def test_decided_transaction_that_is_not_completed_at_start_is_found_out(
 
 
 def test_unknown_transaction_that_stays_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionMarkers, "abort_unknown", at_once)
+    monkeypatch.setattr(TransactionMarkers, "abort_unknown", as_if_done)
     find_out_by_crashes("hangs|refused for no reason")
 
 
@@ -170,7 +174,7 @@ def test_repeated_records_that_were_aborted_at_start_are_found_out(
         assert hosted.transaction is not None
         return place in hosted.transaction.partitions
 
-    monkeypatch.setattr(TransactionCoordinator, "_knows_or_admits", knows)
+    monkeypatch.setattr(TransactionCoordinator, "_knows_or_takes_up", knows)
     find_out_by_crashes("visible in part")
 
 
@@ -196,7 +200,7 @@ def test_answer_before_the_decision_is_found_out(monkeypatch: pytest.MonkeyPatch
 
         hosted = self.registry.find(command.transactional_id)
         after = await decided(self, hosted, command)
-        self._begin(self._in_turn(hosted, work))
+        self._turns.begin(self._turns.take(hosted, work))
         return transitions.completed(after, self._clock.now_ms())
 
     monkeypatch.setattr(TransactionCoordinator, "end", hasty)

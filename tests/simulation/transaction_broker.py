@@ -153,6 +153,7 @@ class SimulatedBroker:
     async def write(
         self,
         connection: int,
+        name: str,
         pair: tuple[int, int],
         place: TopicPartition,
         *,
@@ -162,7 +163,7 @@ class SimulatedBroker:
     ) -> tuple[bytes, int]:
         """Returns the id of the topic, and the offset."""
         partition = self.topics.partition(*place)
-        settled_at = self.transactions.admit(*pair, place, adds=adds, connection=connection)
+        settled_at = self.transactions.admit(*pair, name, place, adds=adds, connection=connection)
         batch = build(
             [Record(0, self.clock.now_ms(), None, value)],
             producer_id=pair[0],

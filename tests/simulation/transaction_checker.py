@@ -177,7 +177,7 @@ class TransactionChecker:
                     f"{log.name}: a transaction hangs at {log.last_stable_offset}: "
                     f"{list(log.producers.open_transactions())}"
                 )
-        for transaction in self._broker.transactions.registry.list():
+        for transaction in self._broker.transactions.registry.list(now_ms=0):
             if transaction.partitions or transaction.state.is_ending:
                 raise Violation(f"a transaction hangs in the coordinator: {transaction}")
         self.look()

@@ -133,7 +133,13 @@ class Client:
 
         def send(broker: SimulatedBroker, connection: int) -> Awaitable[Any]:
             return broker.write(
-                connection, pair, place, sequence=sequence, value=value, adds=self.is_new
+                connection,
+                self.name,
+                pair,
+                place,
+                sequence=sequence,
+                value=value,
+                adds=self.is_new,
             )
 
         request = self._request("write", Way.RECORDS, send, stored, refused)

@@ -55,6 +55,10 @@ class AppendCycle:
         batches.append(batch)
         return appended, len(batches) - 1
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._gathered
+
     def drop(self) -> None:
         """Forget what was added: the views of it are about to be of something else."""
         self._gathered = {}

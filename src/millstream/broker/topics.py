@@ -43,6 +43,8 @@ from millstream.storage.local_log import LocalLog
 _log = logging.getLogger(__name__)
 
 _OWN_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+# Each transaction leaves three records, and what is not compacted yet is replayed at the start.
+_OWN_OVERRIDES = {TRANSACTIONS_TOPIC: {"segment.bytes": str(16 * 1024**2)}}
 
 _T = TypeVar("_T")
 
@@ -128,7 +130,8 @@ class Topics:
         await self._catalog_log.durable(offset)
         for name in _OWN_TOPICS:
             if name not in self._topics:
-                await self._create(name, partitions=1, overrides=INTERNAL_OVERRIDES, internal=True)
+                overrides = {**INTERNAL_OVERRIDES, **_OWN_OVERRIDES.get(name, {})}
+                await self._create(name, partitions=1, overrides=overrides, internal=True)
         return notes
 
     async def close(self) -> None:

@@ -80,40 +80,44 @@ class TransactionMarkers:
 
     async def abort_unknown(
         self, is_known: Callable[[TopicPartition, OpenTransaction], bool]
-    ) -> None:
-        """Abort every open transaction that is not known, in every partition there is."""
+    ) -> bool:
+        """Abort every open transaction that is not known; whether none of them is left."""
+        is_done = True
         touched = []
         for topic in list(self._topics.all()):
             for partition in topic.partitions:
-                if partition.failure is not None:
-                    continue
-                place = (topic.name, partition.number)
-                unknown = [
-                    each
-                    for each in partition.log.producers.open_transactions()
-                    if not is_known(place, each)
-                ]
-                for each in unknown:
-                    self._abort(partition, each)
-                    touched.append(partition)
+                if partition.failure is None:
+                    for unknown in list(partition.log.producers.open_transactions()):
+                        is_done &= self._settle(partition, unknown, is_known)
+                        touched.append(partition)
         try:
             await self._durable(touched)
         except MillstreamError as error:
             _log.error("transactions that nobody knows may be open again after a crash: %s", error)
+        return is_done
 
-    def _abort(self, partition: Partition, unknown: OpenTransaction) -> None:
+    def _settle(
+        self,
+        partition: Partition,
+        unknown: OpenTransaction,
+        is_known: Callable[[TopicPartition, OpenTransaction], bool],
+    ) -> bool:
+        """Whether an open transaction is known, or aborted."""
         place = f"{partition.topic.name}/{partition.number}"
         try:
+            if is_known((partition.topic.name, partition.number), unknown):
+                return True
             self._mark(partition, ControlType.ABORT, unknown.producer_id, unknown.epoch)
         except MillstreamError as error:
-            _log.error("%s: a transaction that nobody knows stays open: %s", place, error)
-        else:
-            _log.warning(
-                "%s: aborted a transaction of producer %d, begun at offset %d, that nobody knows",
-                place,
-                unknown.producer_id,
-                unknown.first_offset,
-            )
+            _log.error("%s: a transaction that nobody knows stays open for now: %s", place, error)
+            return False
+        _log.warning(
+            "%s: aborted a transaction of producer %d, begun at offset %d, that nobody knows",
+            place,
+            unknown.producer_id,
+            unknown.first_offset,
+        )
+        return True
 
     def _mark(self, partition: Partition, kind: ControlType, producer_id: int, epoch: int) -> None:
         marker = build_control(

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator
 from enum import Enum
 
 from millstream.errors import InvalidName, Superseded, UnknownTransaction
-from millstream.groups.consumer_regex import TopicRegex
 from millstream.transactions.transaction import Transaction, TransactionState
 
 _LONGEST_ID_BYTES = 32767
@@ -57,6 +56,10 @@ class HostedTransaction:
         if transaction is None:
             return None
         return transaction.producer_id, transaction.producer_epoch
+
+    @property
+    def is_ending(self) -> bool:
+        return self.transaction is not None and self.transaction.state.is_ending
 
     def hear(self, way: Way, connection: int) -> None:
         """Take note that its producer speaks through a connection. Raises Superseded.
@@ -123,11 +126,9 @@ class TransactionRegistry:
         states: Collection[TransactionState] = (),
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
-        pattern: str | None = None,
-        now_ms: int = 0,
+        now_ms: int,
     ) -> list[Transaction]:
-        """Those in one of some states, and so on; none named is any. Raises InvalidRegex."""
-        regex = None if pattern is None else TopicRegex(pattern)
+        """Those in one of some states, and so on; none named is any."""
         return [
             each
             for each in (hosted.transaction for hosted in self._by_name.values())
@@ -135,7 +136,6 @@ class TransactionRegistry:
             and (not states or each.state in states)
             and (not producer_ids or each.producer_id in producer_ids)
             and (duration_ms < 0 or (each.partitions and each.started_ms < now_ms - duration_ms))
-            and (regex is None or regex.matches(each.transactional_id))
         ]
 
 

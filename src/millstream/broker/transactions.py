@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from millstream.broker.state_log import StateLog
 from millstream.broker.steady_clock import SteadyClock
@@ -36,16 +36,16 @@ from millstream.broker.transaction_registry import (
     check_id,
     is_id,
 )
+from millstream.broker.transaction_turns import TransactionTurns
 from millstream.clock import Clock
 from millstream.errors import (
-    Conflict,
-    Fenced,
     InvalidRequest,
     InvalidTransactionState,
     MillstreamError,
     Unavailable,
     UnknownProducer,
 )
+from millstream.records import Record
 from millstream.settings.names import OFFSETS_TOPIC
 from millstream.settings.transactions import TransactionSettings
 from millstream.storage.partition_log import PartitionLog
@@ -83,54 +83,58 @@ class TransactionCoordinator:
         self._clock = SteadyClock(clock)
         self._new_producer_id = new_producer_id
         self.registry = TransactionRegistry()
-        self._under_way: set[asyncio.Task[Any]] = set()
-        self._is_closed = False
+        self._turns = TransactionTurns(self.registry)
 
     # Life
 
     async def start(self) -> None:
         """Bring back what the log holds, and end what a crash has left half-ended."""
-        newest: dict[str, Transaction] = {}
+        newest: dict[bytes, Record] = {}
         for record in self._state_log.replay():
-            decoded = decode(bytes(record.key or b""), record.value)
+            newest[bytes(record.key or b"")] = record
+        for key, record in newest.items():
+            decoded = decode(key, record.value)
             if decoded is None:
                 _log.warning("the transaction record at offset %d is unknown", record.offset)
-                continue
-            transactional_id, transaction = decoded
-            if transaction is None:
-                newest.pop(transactional_id, None)
-            else:
-                newest[transactional_id] = transaction
-        for transactional_id, transaction in newest.items():
-            self._take(HostedTransaction(transactional_id), transaction)
-        for hosted in self.registry.all():
-            await self._in_turn(hosted, self._complete)
-        if newest:
-            ongoing = sum(bool(each.partitions) for each in newest.values())
-            _log.info("%d transactional ids, %d with a transaction under way", len(newest), ongoing)
-        await self._markers.abort_unknown(self._knows_or_admits)
+            elif decoded[1] is not None:
+                self._take(HostedTransaction(decoded[0]), decoded[1])
+        ending = [each for each in self.registry.all() if each.is_ending]
+        # Together, so that they share their syncs.
+        await asyncio.gather(*(self._turns.take(each, self._complete) for each in ending))
+        hosted = list(self.registry.all())
+        if hosted:
+            ongoing = sum(
+                each.transaction is not None and bool(each.transaction.partitions)
+                for each in hosted
+            )
+            _log.info("%d transactional ids, %d with a transaction under way", len(hosted), ongoing)
+        await self._settle_unknown()
 
-    def _knows_or_admits(self, place: TopicPartition, open_transaction: OpenTransaction) -> bool:
-        producer_id, epoch, _ = open_transaction
-        hosted = self.registry.of_producer(producer_id)
+    async def _settle_unknown(self) -> None:
+        """Take up or abort what partitions have open and no transaction covers."""
+        if not await self._markers.abort_unknown(self._knows_or_takes_up):
+            loop = asyncio.get_running_loop()
+            loop.call_later(_RETRY_S, lambda: self._turns.begin(self._settle_unknown()))
+
+    def _knows_or_takes_up(self, place: TopicPartition, unknown: OpenTransaction) -> bool:
+        """Raises MillstreamError when it cannot be stored that it is taken up."""
+        hosted = self.registry.of_producer(unknown.producer_id)
         if hosted is None or hosted.transaction is None:
             return False
-        if place in hosted.transaction.partitions and hosted.transaction.data_epoch == epoch:
+        transaction, epoch = hosted.transaction, unknown.epoch
+        if place in transaction.partitions and transaction.data_epoch == epoch:
             # One that could not be completed yet will be.
             return True
-        try:
-            self._store(hosted, self._admitted(hosted, producer_id, epoch, place, adds=True))
-        except MillstreamError:
+        if not transitions.may_take_up(transaction, epoch):
             return False
+        self._store(hosted, transitions.taken_up(transaction, place, self._clock.now_ms()))
         return True
 
     async def close(self) -> None:
         """Let nothing begin any more, and return when nothing is under way."""
-        self._is_closed = True
         for hosted in self.registry.all():
             _cancel_timer(hosted)
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._turns.close()
 
     # What producers ask for
 
@@ -151,7 +155,7 @@ class TransactionCoordinator:
             return after
 
         hosted = self.registry.find(command.transactional_id)
-        return await self._ask(self.registry.keep(hosted), work)
+        return await self._turns.ask(self.registry.keep(hosted), work)
 
     async def _initialised(self, hosted: HostedTransaction, command: InitProducer) -> Transaction:
         new_producer_id = await self._id_for(hosted.transaction, command)
@@ -173,7 +177,7 @@ class TransactionCoordinator:
             self._store_if_new(hosted, after)
             await self._settled(hosted)
 
-        await self._ask(self.registry.find(command.transactional_id), work)
+        await self._turns.ask(self.registry.find(command.transactional_id), work)
 
     async def add_offsets(
         self, transactional_id: str, producer_id: int, producer_epoch: int
@@ -204,7 +208,7 @@ class TransactionCoordinator:
             await self._settled(hosted)
             return result
 
-        return await self._ask(self.registry.find(transactional_id), work)
+        return await self._turns.ask(self.registry.find(transactional_id), work)
 
     async def end(self, command: End) -> Transaction:
         """Commit or abort; returns the id and epoch to go on with."""
@@ -223,7 +227,7 @@ class TransactionCoordinator:
             # Decided is enough of an answer, even if some partition could not be told yet.
             return transitions.completed(after, self._clock.now_ms())
 
-        return await self._ask(self.registry.find(command.transactional_id), work)
+        return await self._turns.ask(self.registry.find(command.transactional_id), work)
 
     # What is written in transactions
 
@@ -231,6 +235,7 @@ class TransactionCoordinator:
         self,
         producer_id: int,
         producer_epoch: int,
+        transactional_id: str | None,
         partition: TopicPartition,
         *,
         adds: bool,
@@ -245,6 +250,8 @@ class TransactionCoordinator:
             raise InvalidTransactionState(
                 identity=producer_id, state="unknown", operation="write to a transaction"
             )
+        if hosted.transactional_id != transactional_id:
+            raise UnknownProducer(transactional_id=transactional_id or "", producer_id=producer_id)
         after = self._admitted(hosted, producer_id, producer_epoch, partition, adds=adds)
         hosted.hear(Way.RECORDS, connection)
         self._store_if_new(hosted, after)
@@ -318,7 +325,7 @@ class TransactionCoordinator:
         except MillstreamError as failure:
             hosted.transaction = before
             raise _as_unavailable(ending.transactional_id, failure) from failure
-        if transitions.marker_epoch(ending) != ending.data_epoch and not ending.bumps_epoch:
+        if transitions.is_fenced(ending):
             _log.info("%s is aborted, and its producer fenced", _told(ending))
         # Durable before any marker: from here on the decision is the same after any crash.
         await self._settled(hosted)
@@ -375,49 +382,6 @@ class TransactionCoordinator:
         except MillstreamError as failure:
             raise _as_unavailable(hosted.transactional_id, failure) from failure
 
-    # Turns
-
-    async def _ask(
-        self,
-        hosted: HostedTransaction,
-        work: Callable[[HostedTransaction], Coroutine[Any, Any, _T]],
-    ) -> _T:
-        """Do something in turn, and to its end, even if whoever asked hangs up."""
-        if self._is_closed:
-            raise Unavailable
-        try:
-            return await asyncio.shield(self._begin(self._in_turn(hosted, work)))
-        except (Conflict, Fenced, InvalidRequest) as refusal:
-            # Clients show a code, and sometimes the wrong words for it.
-            _log.info("transactional id %r is refused: %s", hosted.transactional_id, refusal)
-            raise
-
-    def _begin(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._note_end)
-        return task
-
-    def _note_end(self, task: asyncio.Task[Any]) -> None:
-        self._under_way.discard(task)
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None and not isinstance(failure, MillstreamError):
-            # A defect: who asked hears of it too, unless they are gone.
-            _log.error("a transaction failed", exc_info=failure)
-
-    async def _in_turn(
-        self,
-        hosted: HostedTransaction,
-        work: Callable[[HostedTransaction], Coroutine[Any, Any, _T]],
-    ) -> _T:
-        hosted.users += 1
-        try:
-            async with hosted.turn:
-                return await work(hosted)
-        finally:
-            hosted.users -= 1
-            self.registry.release(hosted)
-
     # The passing of time
 
     def _set_timer(self, hosted: HostedTransaction) -> None:
@@ -433,16 +397,16 @@ class TransactionCoordinator:
 
     def _start_timer(self, hosted: HostedTransaction, delay_s: float) -> None:
         _cancel_timer(hosted)
-        if not self._is_closed:
+        if not self._turns.is_closed:
             hosted.timer = asyncio.get_running_loop().call_later(delay_s, self._on_time, hosted)
 
     def _on_time(self, hosted: HostedTransaction) -> None:
         hosted.timer = None
-        self._begin(self._in_turn(hosted, self._pass_time))
+        self._turns.begin(self._turns.take(hosted, self._pass_time))
 
     async def _pass_time(self, hosted: HostedTransaction) -> None:
         before = hosted.transaction
-        if before is None or self._is_closed:
+        if before is None or self._turns.is_closed:
             return
         if before.state.is_ending:
             await self._complete(hosted)

@@ -181,6 +181,27 @@ def completed(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
+def may_take_up(transaction: Transaction, epoch: int) -> bool:
+    """Whether records that a partition has, and the coordinator forgot, are still its producer's.
+
+    It was told of none of them, and will send them again.
+    """
+    return epoch == transaction.producer_epoch <= MAX_EPOCH and not transaction.state.is_ending
+
+
+def taken_up(transaction: Transaction, partition: TopicPartition, now_ms: int) -> Transaction:
+    """Let the partition that has them take part, as if it had always done so."""
+    return _extended(
+        transaction, frozenset({partition}), now_ms, bumps_epoch=transaction.bumps_epoch
+    )
+
+
+def is_fenced(transaction: Transaction) -> bool:
+    """Whether it is being ended without its producer's doing, which cannot go on."""
+    assert transaction.state.is_ending
+    return transaction.producer_epoch != transaction.data_epoch and not transaction.bumps_epoch
+
+
 def marker_epoch(transaction: Transaction) -> int:
     """The epoch of the markers. Whatever is smaller is fenced by them."""
     assert transaction.state.is_ending

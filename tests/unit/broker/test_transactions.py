@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from millstream.broker.transaction_registry import Way
+from millstream.broker.transactions import TransactionCoordinator
 from millstream.errors import (
     FencedProducer,
     InvalidTransactionState,
     MillstreamError,
     StorageFailure,
     Superseded,
+    Unavailable,
     UnknownProducer,
     UnknownTransaction,
 )
@@ -173,8 +175,7 @@ def test_end_goes_on_when_whoever_asked_has_gone() -> None:
         asked = asyncio.create_task(home.end(writer, is_commit=True))
         await asyncio.sleep(0)
         asked.cancel()
-        await home.transactions.close()
-        assert home.committed("a") == [b"one", b"two"]
+        await until(lambda: home.committed("a") == [b"one", b"two"])
 
     run(test)
 
@@ -215,13 +216,13 @@ def test_old_client_whose_transaction_took_too_long_has_to_begin_anew() -> None:
 def test_id_that_nobody_uses_is_forgotten_for_good() -> None:
     async def test(home: TransactionHome) -> None:
         await home.writer()
-        await until(lambda: not home.transactions.registry.list())
+        await until(lambda: not home.transactions.registry.list(now_ms=0))
         with pytest.raises(UnknownTransaction):
             home.transactions.registry.describe("w")
         home.host.close()
         again = TransactionHome(home.host.filesystem, first_id=100)
         await again.start()
-        assert again.transactions.registry.list() == []
+        assert again.transactions.registry.list(now_ms=0) == []
 
     run(test, id_expiration_ms=20)
 
@@ -237,7 +238,7 @@ def test_unknown_ids_are_refused_and_leave_nothing_behind() -> None:
             home.write(stranger, "a", 0, b"x")
         with pytest.raises(MillstreamError):
             await home.transactions.init_producer(InitProducer("stranger", 0))
-        assert home.transactions.registry.list() == []
+        assert home.transactions.registry.list(now_ms=0) == []
         assert home.transactions.registry._by_name == {}
 
     run(test)
@@ -363,6 +364,39 @@ def test_batch_whose_transaction_was_not_stored_counts_when_it_is_sent_again() -
         again = TransactionHome(disk.after_crash("lost"), first_id=100)
         await again.start()
         assert again.partition("a", 0).log.end_offset == 1
+        writer.sequences = None
+        again.write(writer, "a", 0, b"once")
+        await again.end(writer, is_commit=True)
+        assert again.committed("a") == [b"once"]
+
+    asyncio.run(main())
+
+
+def test_transaction_that_cannot_be_taken_up_yet_is_not_aborted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr("millstream.broker.transactions._RETRY_S", 0.01)
+        disk = FakeFilesystem()
+        home = TransactionHome(disk)
+        await home.start()
+        await home.topics.create("a", partitions=1, overrides={})
+        writer = await home.writer()
+        home.write(writer, "a", 0, b"once", is_settled=False)
+        again = TransactionHome(disk.after_crash("lost"), first_id=100)
+        is_full, store = True, TransactionCoordinator._store
+
+        def store_or_not(*arguments: Any) -> None:
+            if is_full:
+                raise Unavailable
+            store(*arguments)
+
+        monkeypatch.setattr(TransactionCoordinator, "_store", store_or_not)
+        await again.start()
+        log = again.partition("a", 0).log
+        assert (log.end_offset, log.last_stable_offset) == (1, 0)
+        is_full = False
+        await until(lambda: again.transactions.registry.describe("w").partitions)
         writer.sequences = None
         again.write(writer, "a", 0, b"once")
         await again.end(writer, is_commit=True)

@@ -21,9 +21,12 @@ from millstream.gateways.kafka.handlers import (
     init_producer_id,
 )
 from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
+from millstream.records import Record, build
 from millstream.transactions.transaction import TransactionState
 from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.sample_batches import START_MS, batch_of, values_of
 from tests.fakes.transactional_producer import TransactionalProducer
+from tests.fakes.wire_client import produce_request
 
 FIRST, SECOND, BEYOND = ("t", 0), ("t", 1), ("t", 9)
 FENCED, OLD_FENCED = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH
@@ -316,5 +319,35 @@ def test_request_through_a_connection_that_was_given_up_ends_that_connection(
             await late(producer)
         assert state_of(opened) is TransactionState.ONGOING
         assert (await newer.end())[0] == 0
+
+    play(tmp_path, scene)
+
+
+def test_what_came_with_a_write_that_is_too_late_is_stored_where_it_belongs(tmp_path: Path) -> None:
+    async def scene(opened: OpenDoor, producer: TransactionalProducer) -> None:
+        await opened.topic("public")
+        await opened.topic("secret")
+        await producer.init()
+        older = await opened.connect()
+        newer = TransactionalProducer(await opened.connect())
+        newer.producer_id, newer.epoch = producer.producer_id, producer.epoch
+        assert await newer.write("t", b"first") == 0
+        late = build(
+            [Record(0, START_MS, None, b"late")],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=1,
+            transactional=True,
+        )
+        both = produce_request(
+            "public", batch_of(b"p" * 50), acks=-1, transactional_id=producer.transactional_id
+        )
+        both.topic_data = [*both.topic_data, *produce_request("t", late).topic_data]
+        with pytest.raises(asyncio.IncompleteReadError):
+            await older.ask(both, 12)
+        await (await opened.connect()).produce("secret", batch_of(b"s" * 50))
+        log = opened.broker.topics.partition("public", 0).log
+        assert values_of(log) == [b"p" * 50]
+        assert values_of(opened.broker.topics.partition("t", 0).log) == [b"first"]
 
     play(tmp_path, scene)

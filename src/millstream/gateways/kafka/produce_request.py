@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from millstream.broker.append_cycle import NO_TIME, Appended
 from millstream.broker.partition import Partition
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, Superseded
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.protocol.headers import response_header
 from millstream.protocol.messages.produce import (
@@ -120,13 +120,26 @@ class RepeatedRequest:
 class ParsedRequest:
     """A request for any number of partitions."""
 
-    __slots__ = ("acks", "settled_at", "timeout_ms", "topics", "version")
+    __slots__ = (
+        "acks",
+        "settled_at",
+        "superseded",
+        "timeout_ms",
+        "topics",
+        "transactional_id",
+        "version",
+    )
 
-    def __init__(self, version: int, acks: int, timeout_ms: int) -> None:
+    def __init__(
+        self, version: int, acks: int, timeout_ms: int, transactional_id: str | None
+    ) -> None:
         self.version = version
         self.acks = acks
         self.timeout_ms = timeout_ms
+        self.transactional_id = transactional_id
         self.topics: list[_Topic] = []
+        self.superseded: Superseded | None = None
+        """Set where its producer has gone on with a newer connection: this one is to be closed."""
         self.settled_at = 0
         """Up to where the log of transactions must be durable for it to be answered."""
 

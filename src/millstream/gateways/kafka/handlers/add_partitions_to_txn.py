@@ -40,6 +40,8 @@ async def handle(
     request: AddPartitionsToTxnRequest, context: Context
 ) -> AddPartitionsToTxnResponse:
     if context.version >= _MANY_TRANSACTIONS:
+        for each in request.transactions:
+            _hear(each, context)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
@@ -55,8 +57,20 @@ async def handle(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
+    _hear(only, context)
     codes = await _codes(only, context)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(only.topics, codes))
+
+
+def _hear(transaction: AddPartitionsToTxnTransaction, context: Context) -> None:
+    """Raises Superseded."""
+    if not transaction.verify_only:
+        context.broker.transactions.hear(
+            transaction.transactional_id,
+            Way.COORDINATOR,
+            context.connection,
+            producer=(transaction.producer_id, transaction.producer_epoch),
+        )
 
 
 async def _codes(
@@ -80,12 +94,6 @@ async def _codes(
             place: write_code(refusal, API_KEY, context.version)
             for place, refusal in context.broker.transactions.verify(command).items()
         }
-    context.broker.transactions.hear(
-        transaction.transactional_id,
-        Way.COORDINATOR,
-        context.connection,
-        producer=(transaction.producer_id, transaction.producer_epoch),
-    )
     error = None
     try:
         await context.broker.transactions.add_partitions(command)

@@ -6,9 +6,13 @@ whole id must match (KIP-1152).
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from millstream.errors import MillstreamError
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import code_of
+from millstream.groups.consumer_regex import compiled
 from millstream.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -22,26 +26,29 @@ REQUEST = ListTransactionsRequest
 
 _STATES = {state.value: state for state in transaction.TransactionState}
 _NEVER_SEEN = ("PrepareEpochFence", "Dead")
-"""States that Kafka has and we pass through in no time at all."""
+"""States that Kafka has and we do not."""
+_LONGEST_MATCHED = 249
+"""No longer id matches a pattern: the time it takes grows with the length."""
 
 
 async def handle(request: ListTransactionsRequest, context: Context) -> ListTransactionsResponse:
     wanted = set(request.state_filters)
     states = [_STATES[name] for name in wanted if name in _STATES]
     unknown = sorted(wanted.difference(_STATES, _NEVER_SEEN))
-    try:
-        found = context.broker.transactions.registry.list(
-            states=states,
-            producer_ids=set(request.producer_id_filters),
-            duration_ms=request.duration_filter,
-            pattern=request.transactional_id_pattern or None,
-            now_ms=context.broker.clock.now_ms(),
-        )
-    except MillstreamError as error:
-        return ListTransactionsResponse(error_code=code_of(error))
+    found = context.broker.transactions.registry.list(
+        states=states,
+        producer_ids=set(request.producer_id_filters),
+        duration_ms=request.duration_filter,
+        now_ms=context.broker.clock.now_ms(),
+    )
     if wanted and not states:
         # No state is not the same as any.
         found = []
+    if request.transactional_id_pattern:
+        try:
+            found = await _matching(request.transactional_id_pattern, found)
+        except MillstreamError as error:
+            return ListTransactionsResponse(error_code=code_of(error))
     return ListTransactionsResponse(
         unknown_state_filters=unknown,
         transaction_states=[
@@ -53,3 +60,17 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
             for each in found
         ],
     )
+
+
+async def _matching(
+    pattern: str, found: Sequence[transaction.Transaction]
+) -> list[transaction.Transaction]:
+    """Those whose id a pattern matches. Raises InvalidRegex."""
+    regex = compiled(pattern)
+    matching = []
+    for each in found:
+        if len(each.transactional_id) <= _LONGEST_MATCHED and regex.matches(each.transactional_id):
+            matching.append(each)
+        # Other work comes first, however many ids there are.
+        await asyncio.sleep(0)
+    return matching

@@ -147,7 +147,7 @@ class Producing:
     def _add_parsed(self, frame: memoryview, version: int, correlation: int) -> None:
         _, position = read_client_id(frame, flexible=version >= FLEXIBLE)
         request = parse_request(frame, position, version)
-        entry = ParsedRequest(version, request.acks, request.timeout_ms)
+        entry = ParsedRequest(version, request.acks, request.timeout_ms, request.transactional_id)
         refusal = _refusal(version, request)
         for topic in request.topics:
             results: list[tuple[int, Judged]] = []
@@ -156,6 +156,9 @@ class Producing:
                 results.append((number, refusal or self._store(topic.topic, number, batch, entry)))
             entry.topics.append((topic.topic, results))
         self._entries.append((entry, correlation, None))
+        if entry.superseded is not None:
+            # Only now that what was gathered has its place to be answered in.
+            raise entry.superseded
         if refusal is None:
             self._repeated = self._learn(frame, version, request)
 
@@ -180,10 +183,7 @@ class Producing:
     def _admit(
         self, partition: Partition, batch: memoryview, request: ParsedRequest
     ) -> Refusal | None:
-        """Make a batch part of its transaction, or say why it cannot be.
-
-        Raises Superseded, which ends the connection.
-        """
+        """Make a batch part of its transaction, or say why it cannot be."""
         if request.acks != ALL_REPLICAS:
             return Refusal(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction needs acks=all")
         producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(batch, PRODUCER_AT)
@@ -193,13 +193,14 @@ class Producing:
             settled_at = self._transactions.admit(
                 producer_id,
                 producer_epoch,
+                request.transactional_id,
                 (partition.topic.name, partition.number),
                 adds=request.version >= _ADDS_PARTITIONS,
                 connection=self._connection,
             )
-        except Superseded:
-            raise
         except MillstreamError as error:
+            if isinstance(error, Superseded):
+                request.superseded = error
             return Refusal(ErrorCode(write_code(error, API_KEY, request.version)), str(error))
         request.settled_at = max(request.settled_at, settled_at)
         return None
@@ -240,6 +241,7 @@ class Producing:
     def flush(self) -> None:
         """Store what was gathered, and answer it, or see to it that it will be."""
         if not self._entries:
+            assert self._cycle.is_empty, "what nobody answers for would be stored by the next"
             return
         self._cycle.run()
         entries, self._entries = self._entries, []
