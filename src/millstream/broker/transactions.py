@@ -240,6 +240,7 @@ class TransactionCoordinator:
         *,
         adds: bool,
         connection: int,
+        also: frozenset[TopicPartition] = frozenset(),
     ) -> int:
         """Allow a write now, or raise why not; returns up to where `log` must be durable.
 
@@ -252,7 +253,7 @@ class TransactionCoordinator:
             )
         if hosted.transactional_id != transactional_id:
             raise UnknownProducer(transactional_id=transactional_id or "", producer_id=producer_id)
-        after = self._admitted(hosted, producer_id, producer_epoch, partition, adds=adds)
+        after = self._admitted(hosted, producer_id, producer_epoch, partition, adds=adds, also=also)
         hosted.hear(Way.RECORDS, connection)
         self._store_if_new(hosted, after)
         return hosted.stored_at
@@ -265,12 +266,13 @@ class TransactionCoordinator:
         partition: TopicPartition,
         *,
         adds: bool,
+        also: frozenset[TopicPartition] = frozenset(),
     ) -> Transaction:
         if hosted.transaction is None:
             raise UnknownProducer(transactional_id=hosted.transactional_id, producer_id=producer_id)
         now_ms = self._clock.now_ms()
         return transitions.admit_write(
-            hosted.transaction, producer_id, producer_epoch, partition, now_ms, adds=adds
+            hosted.transaction, producer_id, producer_epoch, partition, now_ms, adds=adds, also=also
         )
 
     @property

@@ -110,8 +110,11 @@ def admit_write(
     now_ms: int,
     *,
     adds: bool,
+    also: frozenset[TopicPartition] = frozenset(),
 ) -> Transaction:
     """Let records into a partition, which must take part, or does from now on (`adds`).
+
+    Then so do `also` those that are about to be asked for: each time costs as much as there are.
 
     Asked for every batch: for a partition that takes part it is but a few comparisons.
     """
@@ -127,7 +130,7 @@ def admit_write(
         raise ConcurrentTransaction(transaction.transactional_id)
     if not adds:
         raise _refusal(transaction, f"write to {partition[0]}/{partition[1]}, which is not in it")
-    return _extended(transaction, frozenset({partition}), now_ms, bumps_epoch=True)
+    return _extended(transaction, also | {partition}, now_ms, bumps_epoch=True)
 
 
 def end(

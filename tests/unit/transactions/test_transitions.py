@@ -422,6 +422,13 @@ class TestEnd:
         assert again.state is TransactionState.COMPLETE_ABORT
 
 
+def test_partitions_that_are_about_to_be_asked_for_are_added_with_the_first() -> None:
+    places = frozenset({("t", number) for number in range(100)})
+    begun = admit_write(EMPTY, PRODUCER, EPOCH, ("t", 3), 7, adds=True, also=places)
+    assert begun.partitions == places
+    assert admit_write(begun, PRODUCER, EPOCH, ("t", 99), 8, adds=True, also=places) is begun
+
+
 class TestTick:
     def test_ongoing_transaction_is_aborted_when_its_time_is_up(self) -> None:
         due_ms = deadline_ms(ONGOING, SETTINGS)

@@ -122,6 +122,7 @@ class ParsedRequest:
 
     __slots__ = (
         "acks",
+        "places",
         "settled_at",
         "superseded",
         "timeout_ms",
@@ -138,6 +139,8 @@ class ParsedRequest:
         self.timeout_ms = timeout_ms
         self.transactional_id = transactional_id
         self.topics: list[_Topic] = []
+        self.places: frozenset[tuple[str, int]] = frozenset()
+        """Where it writes to, if that is to become part of a transaction."""
         self.superseded: Superseded | None = None
         """Set where its producer has gone on with a newer connection: this one is to be closed."""
         self.settled_at = 0

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.partition import Partition
@@ -149,6 +150,8 @@ class Producing:
         request = parse_request(frame, position, version)
         entry = ParsedRequest(version, request.acks, request.timeout_ms, request.transactional_id)
         refusal = _refusal(version, request)
+        if version >= _ADDS_PARTITIONS and request.transactional_id is not None:
+            entry.places = self._places(request)
         for topic in request.topics:
             results: list[tuple[int, Judged]] = []
             for number, start, end in topic.partitions:
@@ -161,6 +164,17 @@ class Producing:
             raise entry.superseded
         if refusal is None:
             self._repeated = self._learn(frame, version, request)
+
+    def _places(self, request: ProduceRequest) -> frozenset[tuple[str, int]]:
+        """The partitions of a request that there are."""
+        places = set()
+        for topic in request.topics:
+            for number, _, _ in topic.partitions:
+                with suppress(MillstreamError):
+                    partition = self._topics.find(topic.topic, number)
+                    if partition.failure is None and not partition.topic.is_internal:
+                        places.add((partition.topic.name, number))
+        return frozenset(places)
 
     def _store(
         self, topic: str | bytes, number: int, batch: memoryview, request: ParsedRequest
@@ -197,6 +211,7 @@ class Producing:
                 (partition.topic.name, partition.number),
                 adds=request.version >= _ADDS_PARTITIONS,
                 connection=self._connection,
+                also=request.places,
             )
         except MillstreamError as error:
             if isinstance(error, Superseded):
