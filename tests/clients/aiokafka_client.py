@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -199,9 +198,12 @@ class AiokafkaConsumer:
         return None if found[where] is None else int(found[where].offset)
 
     def close(self) -> None:
-        # Stopped while it looks for its coordinator, it lets its own cancellation through.
-        with suppress(CancelledError):
+        try:
             self._thread.run(self._consumer.stop())
+        except CancelledError:
+            # Stopped while it looks for its coordinator, it lets its own cancellation through, and
+            # leaves its connections open.
+            self._thread.run(self._consumer._client.close())
         self._thread.close()
 
 
