@@ -114,7 +114,13 @@ class TransactionHome:
         )
 
     def write(
-        self, writer: Writer, topic: str, number: int, *values: bytes, is_settled: bool = True
+        self,
+        writer: Writer,
+        topic: str,
+        number: int,
+        *values: bytes,
+        is_settled: bool = True,
+        connection: int = 1,
     ) -> int:
         """Append records, as the produce handler does; returns their first offset. Raises.
 
@@ -127,7 +133,7 @@ class TransactionHome:
             writer.name,
             place,
             adds=writer.bumps_epoch,
-            connection=1,
+            connection=connection,
         )
         batch = build(
             [Record(n, self.clock.now_ms(), None, value) for n, value in enumerate(values)],
@@ -166,9 +172,10 @@ class TransactionHome:
         if error is not None:
             raise error
 
-    async def end(self, writer: Writer, *, is_commit: bool) -> None:
+    async def end(self, writer: Writer, *, is_commit: bool, connection: int = 1) -> None:
         ended = await self.transactions.end(
-            End(writer.name, writer.producer_id, writer.epoch, is_commit, writer.bumps_epoch)
+            End(writer.name, writer.producer_id, writer.epoch, is_commit, writer.bumps_epoch),
+            connection=connection,
         )
         writer.go_on(ended.producer_id, ended.producer_epoch)
 

@@ -316,6 +316,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if self.log.start_offset < end:
             assert self.sent
             assert self.sent[-1].next_offset == end
+        before = self.truth()
         if end < self.deleted_offset or self.log.start_offset == end:
             self.sent = [sent for sent in self.sent if self.log.start_offset < sent.next_offset]
         self.deleted_offset = max(self.deleted_offset, self.log.start_offset)
@@ -323,14 +324,13 @@ class TransactionMachine(RuleBasedStateMachine):
         # One with nothing left may be known or not, so a new one takes its place.
         left = {s.producer for s in self.sent if s.next_offset > self.log.start_offset}
         self.producers = [p if p in left else next(self.ids) for p in self.producers]
-        self.end_what_lost_its_beginning()
+        self.end_what_lost_its_beginning(before)
 
-    def end_what_lost_its_beginning(self) -> None:
+    def end_what_lost_its_beginning(self, before: Truth) -> None:
         """End what is under way again, or not, since its beginning is deleted and its end lost."""
-        truth = self.truth()
-        for producer, _, first_offset in truth.open.values():
+        for producer, _, first_offset in before.open.values():
             if first_offset < self.deleted_offset:
-                epoch = truth.epochs[producer]
+                epoch = before.epochs[producer]
                 marker = Sent("abort", producer, epoch, -1, self.end_offset, 1)
                 assert self.log.append([marker.build()]) == [marker.offset]
                 self.note(marker)

@@ -20,7 +20,7 @@ from millstream.broker.partition import Partition
 from millstream.broker.transaction_markers import TransactionMarkers
 from millstream.broker.transaction_registry import HostedTransaction
 from millstream.broker.transactions import TransactionCoordinator
-from millstream.storage.producer_state import OpenTransaction
+from millstream.storage.producer_state import OpenTransaction, ProducerStates
 from millstream.transactions import transitions
 from millstream.transactions.commands import End, InitProducer
 from millstream.transactions.transaction import TopicPartition, Transaction
@@ -67,6 +67,17 @@ def test_transactions_keep_their_promises_for_long(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
 
+@pytest.mark.parametrize("chunk", range(5))
+def test_what_clients_give_up_is_never_seen(chunk: int) -> None:
+    run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK), gives_up=True)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("chunk", range(5, 250))
+def test_what_clients_give_up_is_never_seen_for_long(chunk: int) -> None:
+    run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK), gives_up=True)
+
+
 @pytest.mark.parametrize("mode", _MODES)
 def test_crash_after_any_append_or_sync_breaks_no_promise(mode: CrashMode) -> None:
     points = appends_and_syncs()
@@ -99,9 +110,9 @@ def crash_everywhere() -> None:
         crash(appends_and_syncs(), "after", mode, who)
 
 
-def find_out_by_chance(message: str, seeds: range = _ENOUGH) -> None:
+def find_out_by_chance(message: str, seeds: range = _ENOUGH, *, gives_up: bool = False) -> None:
     with pytest.raises(Violation, match=message):
-        run_schedules(seeds)
+        run_schedules(seeds, gives_up=gives_up)
 
 
 async def at_once(*_: object) -> None:
@@ -175,6 +186,7 @@ def test_repeated_records_that_were_aborted_at_start_are_found_out(
         return place in hosted.transaction.partitions
 
     monkeypatch.setattr(TransactionCoordinator, "_knows_or_takes_up", knows)
+    monkeypatch.setattr(ProducerStates, "_has_ended", lambda *_: False)
     find_out_by_crashes("visible in part")
 
 
@@ -192,7 +204,7 @@ def test_answer_before_the_decision_is_found_out(monkeypatch: pytest.MonkeyPatch
         now_ms = self._clock.now_ms()
         return transitions.end(hosted.transaction, command, now_ms, new_producer_id=new_id)
 
-    async def hasty(self: TransactionCoordinator, command: End) -> Transaction:
+    async def hasty(self: TransactionCoordinator, command: End, *, connection: int) -> Transaction:
         async def work(hosted: HostedTransaction) -> None:
             after = await decided(self, hosted, command)
             if after is not hosted.transaction:
@@ -216,7 +228,7 @@ def test_client_that_is_not_fenced_is_found_out(monkeypatch: pytest.MonkeyPatch)
         return replace(ending, producer_epoch=transaction.producer_epoch)
 
     monkeypatch.setattr(transitions, "_fenced", lenient)
-    find_out_by_chance("visible in part")
+    find_out_by_chance("visible in part|refused for no reason")
 
 
 def test_epoch_that_is_given_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +245,21 @@ def test_epoch_that_is_given_twice_is_found_out(monkeypatch: pytest.MonkeyPatch)
 def test_late_request_that_is_heard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HostedTransaction, "hear", lambda *_: None)
     find_out_by_chance("refused for no reason")
+
+
+def test_connection_that_is_kept_after_an_abort_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HostedTransaction, "retire_connections", lambda *_, **__: None)
+    find_out_by_chance("nobody has committed it|it was aborted", gives_up=True)
+
+
+def test_sequence_of_an_ended_transaction_that_is_taken_for_stored_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ProducerStates, "_has_ended", lambda *_: False)
+    # Rare: what was given up must have been stored, and the next must be written in its place.
+    find_out_by_chance("visible in part", range(320, 330), gives_up=True)
 
 
 def test_late_first_request_that_is_heard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

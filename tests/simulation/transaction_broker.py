@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
+from millstream.broker.connection_numbers import ConnectionNumbers
 from millstream.broker.durability import durable
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
@@ -79,10 +80,12 @@ class SimulatedBroker:
         settings: TransactionSettings,
         log_settings: LogSettings,
         sync_ms: Callable[[], int],
+        connections: ConnectionNumbers,
     ) -> None:
         self.disk = disk
         self.clock = clock
         self._settings = settings
+        self._connections = connections
         self.flusher = DelayedFlusher(sync_ms)
         storage = StorageSettings()
         opened = open_data(disk, "/data", storage=storage, defaults=log_settings, clock=clock)
@@ -120,6 +123,8 @@ class SimulatedBroker:
             clock=self.clock,
             new_producer_id=self._new_producer_id,
         )
+        # Those who were there before the power failed are not gone, to themselves.
+        self.transactions.connections = self._connections
         await self.transactions.start()
 
     async def _new_producer_id(self) -> int:
@@ -202,7 +207,7 @@ class SimulatedBroker:
     async def end(self, connection: int, command: End) -> tuple[int, int]:
         pair = command.producer_id, command.producer_epoch
         self.transactions.hear(command.transactional_id, Way.COORDINATOR, connection, producer=pair)
-        ended = await self.transactions.end(command)
+        ended = await self.transactions.end(command, connection=connection)
         return ended.producer_id, ended.producer_epoch
 
     # What there is to be read

@@ -1,7 +1,8 @@
 """Clients with transactions, old and new ones, that do what they like in one order or another.
 
 A client sends one request at a time, except that it writes to several partitions at once; when it
-hears nothing it connects anew and sends the same again. It lives on when the broker crashes.
+hears nothing it connects anew and sends the same again, or gives up and aborts; then it goes on as
+if what it gave up had never been sent. It lives on when the broker crashes.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Client:
     _added: set[TopicPartition] = field(default_factory=set)
     _connections: dict[Way, int] = field(default_factory=dict)
     _idle_since_ms: int = 0
+    _is_unsure: bool = False
+    """It has given up writes, and has the same epoch as then: their sequences may be used."""
     _newest: Attempt | None = None
     """The last transaction, unless it has ended well."""
 
@@ -129,7 +132,8 @@ class Client:
                 self.world.checker.refused(value)
             # What a crash has undone cannot be sent again.
             is_again = request.lives > 1
-            self._refused(error, may_be=is_again or not self.has_added(place))
+            may_be = is_again or self._is_unsure or not self.has_added(place)
+            self._refused(error, may_be=may_be)
 
         def send(broker: SimulatedBroker, connection: int) -> Awaitable[Any]:
             return broker.write(
@@ -192,6 +196,20 @@ class Client:
         """Send again what was not answered."""
         await asyncio.gather(*map(self._try, tuple(self.unanswered)))
 
+    @property
+    def may_give_up(self) -> bool:
+        return (
+            self.attempt is not None
+            and self.attempt.is_begun
+            and all(each.way is not Way.COORDINATOR for each in self.unanswered)
+        )
+
+    async def give_up(self) -> None:
+        """Abort, and never mind what was not answered."""
+        self._is_unsure = self._is_unsure or bool(self.unanswered)
+        self.unanswered.clear()
+        await self.end(is_commit=False)
+
     def has_added(self, place: TopicPartition) -> bool:
         return self.is_new or place in self._added
 
@@ -218,6 +236,7 @@ class Client:
         self.world.checker.given(pair, self)
         if pair != self.pair:
             self._sequences.clear()
+            self._is_unsure = False
         self.pair = pair
 
     def _topic_id(self, place: TopicPartition) -> bytes:
@@ -247,7 +266,10 @@ class Client:
         request.broker = self.world.broker
         connection = self._connections.setdefault(request.way, self.world.connect())
         try:
-            answer = await self.world.deliver(lambda broker: request.send(broker, connection))
+            answer = await self.world.deliver(
+                lambda broker: request.send(broker, connection),
+                is_write=request.way is not Way.COORDINATOR,
+            )
         except (Lost, Superseded):
             self._connections[request.way] = self.world.connect()
         except (Unavailable, StorageFailure):

@@ -34,8 +34,10 @@ _LATE_MS = 20_000
 class Schedule:
     """Clients at random, then peace."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, gives_up: bool = False) -> None:
+        """Clients repeat what was not answered; or all are old, have no rival, and give it up."""
         self._world = World(seed)
+        self._gives_up = self._world.is_slow_network = gives_up
         self._random = self._world.random
         self._clients: dict[tuple[str, int], Client] = {}
         self._until_ms = self._world.clock.now_ms() + _CHAOS_MS
@@ -62,7 +64,8 @@ class Schedule:
 
     async def _chaos(self) -> None:
         self._world.is_slow_disk = self._random.random() < 0.2
-        await _all(self._look(), self._come_and_go(), *(self._run_slot(*slot) for slot in _SLOTS))
+        slots = _SLOTS[:: 2 if self._gives_up else 1]
+        await _all(self._look(), self._come_and_go(), *(self._run_slot(*slot) for slot in slots))
         await rest(self._world)
 
     async def _peace(self) -> None:
@@ -99,7 +102,7 @@ class Schedule:
             if client is None or client.is_over or self._random.random() < 0.01:
                 await self._world.sleep_ms(0, 4_000)
                 timeout_ms = self._random.choice((700, 3_000, LONGEST_TIMEOUT_MS))
-                is_new = self._random.random() < 0.5
+                is_new = self._random.random() < 0.5 and not self._gives_up
                 client = Client(self._world, name, is_new, timeout_ms)
                 self._clients[slot] = client
             await self._pause()
@@ -112,7 +115,10 @@ class Schedule:
     async def _step(self, client: Client) -> None:
         attempt = client.attempt
         if client.unanswered:
-            await client.repeat()
+            if self._gives_up and client.may_give_up and self._random.random() < 0.5:
+                await client.give_up()
+            else:
+                await client.repeat()
         elif client.pair is None or self._random.random() < 0.02:
             await client.init()
         elif client.must_begin_anew:
@@ -181,12 +187,12 @@ async def _all(*work: Coroutine[Any, Any, None]) -> None:
         raise failure
 
 
-def run_schedules(seeds: range) -> None:
+def run_schedules(seeds: range, *, gives_up: bool = False) -> None:
     """Raises Violation, which names the seed."""
     for seed in seeds:
         # With few epochs to a producer, they are used up now and then.
         with patch.object(transitions, "MAX_EPOCH", 2 if seed % 3 == 0 else MAX_EPOCH):
             try:
-                Schedule(seed).run()
+                Schedule(seed, gives_up=gives_up).run()
             except Exception as failure:
                 raise Violation(f"seed {seed}: {failure}") from failure

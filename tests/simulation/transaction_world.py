@@ -10,6 +10,7 @@ from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
+from millstream.broker.connection_numbers import ConnectionNumbers
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.records import Record, build
@@ -46,6 +47,9 @@ class World:
         self.checker = TransactionChecker()
         self.is_calm = not is_eventful
         self.is_slow_disk = False
+        self.is_slow_network = False
+        """One keeps many writes, and lets each go when something else has just been done."""
+        self._kept: list[Callable[[SimulatedBroker], Awaitable[Any]]] = []
         self.disk = _disk().after_crash("kept")
         self.settings = TransactionSettings()
         self.log_settings = LogSettings()
@@ -57,7 +61,7 @@ class World:
                 segment_bytes=self.random.choice([600, LogSettings().segment_bytes])
             )
         self.broker: SimulatedBroker
-        self._connections = 0
+        self._connections = ConnectionNumbers()
 
     # Lives
 
@@ -79,12 +83,15 @@ class World:
         return is_done
 
     async def _life(self, play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        # No connection outlives a broker.
+        self._kept.clear()
         self.broker = SimulatedBroker(
             self.disk,
             self.clock,
             settings=self.settings,
             log_settings=self.log_settings,
             sync_ms=self._sync_ms,
+            connections=self._connections,
         )
         await self.alive(self.broker.start())
         self.checker.restarted(self.broker)
@@ -116,10 +123,11 @@ class World:
     # The network
 
     def connect(self) -> int:
-        self._connections += 1
-        return self._connections
+        return self._connections.next()
 
-    async def deliver(self, send: Callable[[SimulatedBroker], Awaitable[_T]]) -> _T:
+    async def deliver(
+        self, send: Callable[[SimulatedBroker], Awaitable[_T]], *, is_write: bool
+    ) -> _T:
         """Send a request, and bring the answer. Raises Lost."""
         broker = self.broker
         if self.is_calm:
@@ -127,18 +135,28 @@ class World:
             self.check_alive()
             return answer
         await self.sleep_ms(0, 20)
-        kind = self.random.choices(("well", "mute", "gone", "late"), (85, 6, 3, 6))[0]
+        is_slow = self.is_slow_network and is_write
+        odds = (60, 6, 4, 30) if is_slow else (85, 6, 3, 6)
+        kind = self.random.choices(("well", "mute", "gone", "late"), odds)[0]
         if kind == "well":
             answer = await send(broker)
+            self._let_go()
             await self.sleep_ms(0, 20)
             # What a dead broker says is not heard.
             self.check_alive()
             return answer
-        if kind != "gone":
+        if kind == "late" and is_slow:
+            self._kept.append(send)
+        elif kind != "gone":
             delay_ms = self.random.choice([300, 3_000, 20_000]) if kind == "late" else 0
             asyncio.get_running_loop().create_task(self._arrive(send, delay_ms))
         await self.sleep_ms(0, 1_000)
         raise Lost
+
+    def _let_go(self) -> None:
+        if self._kept and self.random.random() < 0.3:
+            send = self._kept.pop(self.random.randrange(len(self._kept)))
+            asyncio.get_running_loop().create_task(self._arrive(send, 0))
 
     async def _arrive(
         self, send: Callable[[SimulatedBroker], Awaitable[Any]], delay_ms: int
@@ -219,6 +237,7 @@ def _disk() -> FakeFilesystem:
             settings=TransactionSettings(),
             log_settings=LogSettings(),
             sync_ms=lambda: 0,
+            connections=ConnectionNumbers(),
         )
         await broker.start()
         for name, partitions in (("a", 2), ("b", 1), ("f", 1), (SOURCE, 1)):

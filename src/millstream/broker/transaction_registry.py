@@ -24,10 +24,15 @@ class Way(Enum):
     OFFSETS = 2
 
 
+_WRITING = (Way.RECORDS, Way.OFFSETS)
+
+
 class HostedTransaction:
     """A transactional id, and what the coordinator needs to know of it."""
 
     __slots__ = (
+        "_retired",
+        "_spared",
         "connections",
         "stored_at",
         "timer",
@@ -48,6 +53,9 @@ class HostedTransaction:
         self.timer: asyncio.TimerHandle | None = None
         self.connections: dict[Way, int] = {}
         """The newest connection that its producer has used, for each purpose."""
+        self._retired = 0
+        """Connections up to this number write no more for it, but for the one that is spared."""
+        self._spared = 0
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -69,9 +77,22 @@ class HostedTransaction:
         through the next one; it would then do to a later transaction what was meant for an
         earlier one. A client that does use several connects again, and has lost nothing.
         """
-        if connection < self.connections.get(way, 0):
+        is_retired = connection <= self._retired and connection != self._spared
+        if connection < self.connections.get(way, 0) or (is_retired and way in _WRITING):
             raise Superseded(self.transactional_id)
         self.connections[way] = connection
+
+    def retire_connections(self, newest: int = 0, *, spared: int = 0) -> None:
+        """From now on, take what is written only through what comes after `newest`.
+
+        For a producer that aborts and goes on with the same epoch: nothing else tells what it gave
+        up, and is still under way, from what it writes next. What comes through the connection
+        that brought the abort came after it. So a producer that uses others, too, connects anew
+        after an abort.
+        """
+        for way in _WRITING:
+            self.connections.pop(way, None)
+        self._retired, self._spared = newest, spared
 
 
 class TransactionRegistry:

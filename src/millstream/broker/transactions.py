@@ -26,6 +26,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from millstream.broker.connection_numbers import ConnectionNumbers
 from millstream.broker.state_log import StateLog
 from millstream.broker.steady_clock import SteadyClock
 from millstream.broker.transaction_markers import TransactionMarkers
@@ -83,6 +84,8 @@ class TransactionCoordinator:
         self._clock = SteadyClock(clock)
         self._new_producer_id = new_producer_id
         self.registry = TransactionRegistry()
+        self.connections = ConnectionNumbers()
+        """All that clients ask comes through connections with such a number."""
         self._turns = TransactionTurns(self.registry)
 
     # Life
@@ -148,9 +151,8 @@ class TransactionCoordinator:
                 await self._finish(hosted, after)
                 after = await self._initialised(hosted, command)
             self._store_if_new(hosted, after)
-            # What the producer before had open for these is told by its epoch.
-            hosted.connections.pop(Way.RECORDS, None)
-            hosted.connections.pop(Way.OFFSETS, None)
+            # What the producer before had open for writing is told by its epoch.
+            hosted.retire_connections()
             await self._settled(hosted)
             return after
 
@@ -210,7 +212,7 @@ class TransactionCoordinator:
 
         return await self._turns.ask(self.registry.find(transactional_id), work)
 
-    async def end(self, command: End) -> Transaction:
+    async def end(self, command: End, *, connection: int) -> Transaction:
         """Commit or abort; returns the id and epoch to go on with."""
 
         async def work(hosted: HostedTransaction) -> Transaction:
@@ -224,6 +226,8 @@ class TransactionCoordinator:
                 await self._settled(hosted)
                 return after
             await self._finish(hosted, after)
+            if not command.is_commit and not command.bumps_epoch:
+                hosted.retire_connections(self.connections.newest, spared=connection)
             # Decided is enough of an answer, even if some partition could not be told yet.
             return transitions.completed(after, self._clock.now_ms())
 

@@ -23,12 +23,15 @@ class InvalidTransactionTimeout(InvalidRequest):
 
 @dataclass(eq=False)
 class Superseded(InvalidRequest):
-    """A producer speaks through a connection that it had given up for a newer one."""
+    """A producer speaks through a connection that it has given up, as far as can be known."""
 
     transactional_id: str
 
     def __str__(self) -> str:
-        return f"transactional id {self.transactional_id!r} has used a newer connection since"
+        return (
+            f"transactional id {self.transactional_id!r} has used a newer connection since, "
+            "or aborted through another one"
+        )
 
 
 class UnknownTransaction(NotFound):

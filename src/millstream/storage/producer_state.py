@@ -155,11 +155,20 @@ class ProducerStates:
             expected = 0
         raise OutOfOrderSequence(producer_id=producer_id, expected=expected, actual=base_sequence)
 
+    def _has_ended(self, producer_id: int, offset: int) -> bool:
+        """Whether what a producer wrote there is part of a transaction that has ended.
+
+        Nothing of the next one repeats it: to say that it is stored would be to lose it.
+        """
+        first_offset = self.transactions.under_way.get(producer_id)
+        return first_offset is None or offset < first_offset
+
     def check_transactional(self, header: BatchHeader, batch: bytearray | memoryview) -> int | None:
         """The same for a batch that is part of a transaction, or the marker that ends one.
 
-        Raises also InvalidBatch for a marker that is none, and InvalidTransactionState when the
-        transaction under way is that of an older epoch: its end must come first.
+        Raises also InvalidBatch for a marker that is none, InvalidTransactionState when the
+        transaction under way is that of an older epoch: its end must come first, and
+        OutOfOrderSequence when the batch repeats one of a transaction that has ended.
         """
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         if header.is_control:
@@ -180,13 +189,19 @@ class ProducerStates:
             )
         if header.base_sequence < 0:
             return None
-        return self.check(
+        stored_at = self.check(
             producer_id,
             producer_epoch,
             header.base_sequence,
             header.last_sequence,
             is_transactional=True,
         )
+        if stored_at is not None and self._has_ended(producer_id, stored_at):
+            expected = (self._entries[producer_id][1][-1][1] + 1) & MAX_SEQUENCE
+            raise OutOfOrderSequence(
+                producer_id=producer_id, expected=expected, actual=header.base_sequence
+            )
+        return stored_at
 
     def record(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from millstream.errors import (
     FencedProducer,
     InvalidTransactionState,
     MillstreamError,
+    OutOfOrderSequence,
     StorageFailure,
     Superseded,
     Unavailable,
@@ -157,14 +160,15 @@ def test_end_may_be_asked_for_again() -> None:
     async def test(home: TransactionHome) -> None:
         writer = await begun(home)
         ask = End(writer.name, writer.producer_id, writer.epoch, is_commit=True, bumps_epoch=True)
-        first, second = await asyncio.gather(home.transactions.end(ask), home.transactions.end(ask))
+        end = partial(home.transactions.end, connection=1)
+        first, second = await asyncio.gather(end(ask), end(ask))
         assert (first.producer_id, first.producer_epoch) == (
             second.producer_id,
             second.producer_epoch,
         )
         assert home.partition("a", 0).log.end_offset == 3
         with pytest.raises(InvalidTransactionState):
-            await home.transactions.end(ask._replace(is_commit=False))
+            await end(ask._replace(is_commit=False))
 
     run(test)
 
@@ -440,6 +444,68 @@ def test_first_request_of_an_id_that_comes_again_late_is_not_heard() -> None:
         await home.writer()
         with pytest.raises(Superseded):
             hear("w", Way.COORDINATOR, 1)
+
+    run(test)
+
+
+def test_what_an_old_producer_gave_up_with_an_abort_is_not_part_of_its_next_transaction() -> None:
+    async def test(home: TransactionHome) -> None:
+        numbers = home.transactions.connections
+        given_up, coordinator, other = numbers.next(), numbers.next(), numbers.next()
+        writer = await begun(home, bumps_epoch=False)
+        late = deepcopy(writer)
+        await home.end(writer, is_commit=False, connection=coordinator)
+        await home.add(writer, ("a", 0))
+        # The number of the connection that it was sent through, or whether anything else was.
+        for connection in (given_up, other):
+            with pytest.raises(Superseded):
+                home.write(deepcopy(late), "a", 0, b"late", connection=connection)
+        home.write(writer, "a", 0, b"next", connection=coordinator)
+        home.write(writer, "a", 0, b"another", connection=numbers.next())
+        await home.end(writer, is_commit=True, connection=coordinator)
+        assert home.committed("a") == [b"next", b"another"]
+
+    run(test)
+
+
+def test_old_producer_that_commits_keeps_its_connections() -> None:
+    async def test(home: TransactionHome) -> None:
+        numbers = home.transactions.connections
+        records, coordinator = numbers.next(), numbers.next()
+        writer = await begun(home, bumps_epoch=False)
+        await home.end(writer, is_commit=True, connection=coordinator)
+        await home.add(writer, ("a", 0))
+        home.write(writer, "a", 0, b"next", connection=records)
+
+    run(test)
+
+
+def test_offsets_that_an_old_producer_gave_up_with_an_abort_are_not_committed_late() -> None:
+    async def test(home: TransactionHome) -> None:
+        numbers = home.transactions.connections
+        given_up, coordinator = numbers.next(), numbers.next()
+        writer = await begun(home, bumps_epoch=False)
+        await home.end(writer, is_commit=False, connection=coordinator)
+        pair = (writer.producer_id, writer.epoch)
+        with pytest.raises(Superseded):
+            home.transactions.hear("w", Way.OFFSETS, given_up, producer=pair)
+        home.transactions.hear("w", Way.OFFSETS, numbers.next(), producer=pair)
+
+    run(test)
+
+
+def test_sequence_that_was_used_in_the_transaction_before_is_not_taken_for_stored() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home, bumps_epoch=False)
+        forgetful = deepcopy(writer)
+        home.write(writer, "a", 0, b"unanswered")
+        await home.end(writer, is_commit=False)
+        await home.add(writer, ("a", 0))
+        with pytest.raises(OutOfOrderSequence):
+            home.write(deepcopy(forgetful), "a", 0, b"next")
+        home.write(writer, "a", 0, b"next")
+        with pytest.raises(OutOfOrderSequence):
+            home.write(deepcopy(forgetful), "a", 0, b"next")
 
     run(test)
 

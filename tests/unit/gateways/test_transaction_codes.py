@@ -10,6 +10,7 @@ from millstream.errors import (
     FencedProducer,
     InvalidTransactionState,
     MillstreamError,
+    Superseded,
     Unavailable,
     UnknownProducer,
 )
@@ -52,6 +53,10 @@ def test_what_an_abort_mends_is_told_from_one_version_on(api_key: int, since: in
     assert write_code(INVALID, api_key, since) == ErrorCode.TRANSACTION_ABORTABLE
     assert write_code(INVALID, api_key, since - 1) == ErrorCode.INVALID_TXN_STATE
     assert transaction_code(INVALID, api_key, since) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_write_through_a_connection_that_was_given_up_is_to_be_sent_again() -> None:
+    assert write_code(Superseded("tx"), PRODUCE, 9) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from millstream.gateways.kafka.handlers import (
 from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
 from millstream.records import Record, build
 from millstream.transactions.transaction import TransactionState
+from tests.fakes.committed_reader import CommittedReader
 from tests.fakes.open_door import OpenDoor, open_door, run
 from tests.fakes.sample_batches import START_MS, batch_of, values_of
 from tests.fakes.transactional_producer import TransactionalProducer
@@ -319,6 +320,39 @@ def test_request_through_a_connection_that_was_given_up_ends_that_connection(
             await late(producer)
         assert state_of(opened) is TransactionState.ONGOING
         assert (await newer.end())[0] == 0
+
+    play(tmp_path, scene)
+
+
+def test_write_that_an_old_client_gave_up_is_not_part_of_its_next_transaction(
+    tmp_path: Path,
+) -> None:
+    async def scene(opened: OpenDoor, producer: TransactionalProducer) -> None:
+        async def other_connection() -> TransactionalProducer:
+            other = TransactionalProducer(await opened.connect())
+            other.producer_id, other.epoch = producer.producer_id, producer.epoch
+            other.sequences = dict(producer.sequences)
+            return other
+
+        await producer.init(version=3)
+        used = await other_connection()
+        assert await producer.add(FIRST) == {FIRST: 0}
+        assert await used.write("t", b"aborted", version=11) == 0
+        producer.sequences = used.sequences
+        # The next write is under way, through a connection that has not been heard of.
+        slow = await other_connection()
+        assert (await producer.end(version=3, committed=False))[0] == 0
+        assert await producer.add(FIRST) == {FIRST: 0}
+        for late in (slow, used):
+            code = await late.write("t", b"late", version=11)
+            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            with pytest.raises(asyncio.IncompleteReadError):
+                await late.write("t", b"late", version=11)
+        assert await (await other_connection()).write("t", b"next", version=11) == 0
+        assert (await producer.end(version=3))[0] == 0
+        log = opened.broker.topics.partition("t", 0).log
+        records = [record.value for record in CommittedReader(log).read_all()]
+        assert records == [b"next"]
 
     play(tmp_path, scene)
 

@@ -103,10 +103,15 @@ def test_marker_without_a_transaction_aborts_nothing(log: PartitionLog) -> None:
     assert (aborted_in(log), log.last_stable_offset) == ([], 4)
 
 
-def test_repeated_batch_of_an_ended_transaction_begins_none(log: PartitionLog) -> None:
+def test_repeated_batch_of_an_ended_transaction_is_refused_and_begins_none(
+    log: PartitionLog,
+) -> None:
     append(log, transactional_batch(0), commit_marker())
-    assert log.append([transactional_batch(0)]) == [0]
+    assert isinstance(refusal(log, transactional_batch(0)), OutOfOrderSequence)
     assert (open_in(log), log.end_offset) == ([], 2)
+    append(log, transactional_batch(1))
+    assert log.append([transactional_batch(1)]) == [2]
+    assert isinstance(refusal(log, transactional_batch(0)), OutOfOrderSequence)
 
 
 def test_refused_batch_begins_no_transaction(log: PartitionLog) -> None:

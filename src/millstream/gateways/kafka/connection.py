@@ -44,7 +44,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        self._number = door.next_number()
+        self._number = door.broker.transactions.connections.next()
         self._buffer = ReceiveBuffer(door.pool)
         self._answers = Answers(self._write)
         self._producing = produce.Producing(

@@ -44,11 +44,6 @@ class Door:
         self._told = split_address(settings.advertised_listener)
         broker.topics.on_deleted.append(_wake)
         self._server: asyncio.Server | None = None
-        # Connections are numbered in the order in which they came.
-        self._numbers = count(1)
-
-    def next_number(self) -> int:
-        return next(self._numbers)
 
     async def open(self) -> str:
         """Begin to listen; returns the address as HOST:PORT. Raises OSError."""

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from millstream.errors import ConcurrentTransaction, InvalidTransactionState, MillstreamError
+from millstream.errors import (
+    ConcurrentTransaction,
+    InvalidTransactionState,
+    MillstreamError,
+    Superseded,
+)
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 
 _NEVER: Final = 0x7FFF
@@ -55,6 +60,9 @@ def write_code(error: MillstreamError | None, api_key: int, version: int) -> int
     if isinstance(error, ConcurrentTransaction) and api_key in _CONCURRENT_SINCE:
         since, before = _CONCURRENT_SINCE[api_key]
         return code_of(error) if version >= since else before
+    if isinstance(error, Superseded):
+        # Not stored: to be tried again, through another connection.
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     code = transaction_code(error, api_key, version)
     if api_key == _PRODUCE and code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
         # It writes to a partition, and knows nothing of coordinators.

@@ -38,7 +38,7 @@ async def handle(request: EndTxnRequest, context: Context) -> EndTxnResponse:
         bumps_epoch=context.version >= _BUMPS_EPOCH,
     )
     try:
-        ended = await context.broker.transactions.end(command)
+        ended = await context.broker.transactions.end(command, connection=context.connection)
     except MillstreamError as error:
         return EndTxnResponse(error_code=transaction_code(error, API_KEY, context.version))
     return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
