@@ -14,14 +14,23 @@ _START_S = 60
 class BrokerProcess(ServerProcess):
     """Runs inside a `with` block, which begins when the broker has answered a request."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(
+        self, directory: str, *, has_http: bool = False, has_pylogstreams: bool = False
+    ) -> None:
         os.makedirs(directory, exist_ok=True)
         # A port that we know before the broker does, so that we need not wait for it to tell.
         self.address: Address = ("127.0.0.1", free_port())
+        self.http: Address = ("127.0.0.1", free_port())
+        http = f"{self.http[0]}:{self.http[1]}" if has_http else "off"
+        self.pylogstreams: Address = ("127.0.0.1", free_port())
+        host, port = self.pylogstreams
+        pylogstreams = f"{host}:{port}" if has_pylogstreams else "off"
         super().__init__(
             [
                 *(sys.executable, "-m", "millstream", "serve"),
                 *("--kafka", f"{self.address[0]}:{self.address[1]}"),
+                *("--http", http),
+                *("--pylogstreams", pylogstreams),
                 *("--data-dir", os.path.join(directory, "data")),
             ],
             log_path=os.path.join(directory, "broker.log"),

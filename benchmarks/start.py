@@ -48,13 +48,16 @@ def _start(bench: Bench) -> tuple[float, int, int]:
     """How long it took, then the memory before and after the first produce, of different runs."""
     with bench.place("start") as directory:
         begin_s = time.perf_counter()
-        broker = BrokerProcess(directory)
+        broker = BrokerProcess(directory, has_http=True, has_pylogstreams=True)
         try:
             first_produce(broker, _TOPIC).close()
             start_s = time.perf_counter() - begin_s
             used_bytes = resident_bytes(broker.pid)
         finally:
             broker.stop()
-    with bench.place("idle") as directory, BrokerProcess(directory) as broker:
+    with (
+        bench.place("idle") as directory,
+        BrokerProcess(directory, has_http=True, has_pylogstreams=True) as broker,
+    ):
         idle_bytes = resident_bytes(broker.pid)
     return start_s, idle_bytes, used_bytes

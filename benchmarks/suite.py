@@ -13,11 +13,14 @@ from benchmarks import (
     durable_requests,
     end_to_end,
     group_commit,
+    http,
     lookup,
     many_connections,
     many_logs,
     many_topics,
     produce,
+    pylogstreams,
+    python_client,
     read,
     recovery,
     reopen,
@@ -26,6 +29,7 @@ from benchmarks import (
     start,
     transactions,
     validation,
+    websocket,
 )
 from benchmarks.bench import Bench
 from benchmarks.row import Row
@@ -48,6 +52,10 @@ SUITE: Mapping[str, Callable[[Bench], list[Row]]] = {
     "end_to_end": end_to_end.measure,
     "durable_requests": durable_requests.measure,
     "transactions": transactions.measure,
+    "http": http.measure,
+    "websocket": websocket.measure,
+    "pylogstreams": pylogstreams.measure,
+    "python_client": python_client.measure,
     "start": start.measure,
     "many_topics": many_topics.measure,
     "many_connections": many_connections.measure,

@@ -19,16 +19,22 @@ from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
 from millstream.broker.opening import Opened, open_data
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.reading import Reader
+from millstream.broker.sending import Sender
+from millstream.broker.subscriptions import Subscriptions
 from millstream.broker.topics import Topics
 from millstream.broker.transaction_markers import TransactionMarkers
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
 from millstream.errors import InvalidSetting
+from millstream.gateways.http.door import HttpDoor
 from millstream.gateways.kafka.listener import Door
-from millstream.identity import new_id, new_name
+from millstream.gateways.pylogstreams.door import Door as PyLogStreamsDoor
+from millstream.identity import new_client_id, new_id, new_name
 from millstream.settings.domain import split_address
+from millstream.settings.http import HttpSettings
 from millstream.settings.loader import Settings
-from millstream.settings.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from millstream.settings.names import OFFSETS_TOPIC, SUBSCRIPTIONS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import Filesystem, LocalFilesystem, passing_trouble
 from millstream.storage.flusher import Flusher
@@ -76,28 +82,62 @@ async def _serve(path: str, settings: Settings, say: Say) -> None:
         signal.signal(signal_number, stop_soon)
     say(f"millstream {__version__}")
     say(f"opening {path}")
-    async with _broker(path, settings, say) as (broker, housekeeping):
+    async with (
+        _http_door(settings.http) as (http, http_address),
+        _broker(path, settings, say) as (broker, housekeeping),
+    ):
         door = Door(broker, settings.kafka)
-        ready = f"ready data={path}"
+        addresses = {}
         if settings.kafka.listener != _OFF:
-            address = await _open_door(door)
-            ready += f" kafka={address}"
+            addresses["kafka"] = await _open_door(door)
+        if http_address:
+            addresses["http"] = http_address
+        pylogstreams = PyLogStreamsDoor(broker, settings.pylogstreams, new_client_id=new_client_id)
+        if settings.pylogstreams.listener != _OFF:
+            addresses["pylogstreams"] = await _open_pylogstreams(pylogstreams)
+        for address in addresses.values():
             if not _is_loopback(address):
                 say(f"whoever reaches {address} can read and write all: there is no authentication")
         try:
-            say(ready)
+            http.serve(broker)
+            say(" ".join([f"ready data={path}", *(f"{n}={a}" for n, a in addresses.items())]))
             async with asyncio.TaskGroup() as tasks:
-                work = [housekeeping.run(), broker.groups.run(), door.run()]
+                work = [
+                    housekeeping.run(),
+                    broker.groups.run(),
+                    broker.subscriptions.run(),
+                    door.run(),
+                    pylogstreams.run(),
+                ]
                 running = [tasks.create_task(each) for each in work]
                 await stop.wait()
                 say("stopping")
                 for task in running:
                     task.cancel()
         finally:
+            # First: it commits how far its clients have read.
+            await pylogstreams.close()
+            await broker.subscriptions.close()
             broker.groups.close()
-            await door.close()
+            await asyncio.gather(door.close(), http.close())
             await broker.transactions.close()
     say("stopped")
+
+
+@asynccontextmanager
+async def _http_door(settings: HttpSettings) -> AsyncIterator[tuple[HttpDoor, str]]:
+    """The door and its address. It is open before the broker is, to tell that it is not ready."""
+    door = HttpDoor(settings)
+    address = ""
+    if settings.listener != _OFF:
+        try:
+            address = door.open()
+        except OSError as error:
+            raise _unusable_address("http.listener", settings.listener, "--http", error) from None
+    try:
+        yield door, address
+    finally:
+        await door.close()
 
 
 @asynccontextmanager
@@ -169,11 +209,25 @@ async def _coordinated(
     )
     # After the groups: their offsets are part of transactions that may have to be ended.
     await transactions.start()
+    sender = Sender(topics, flusher, clock=clock)
+    reader = Reader(max_unpacked_bytes=settings.storage.max_decompressed_bytes)
+    subscriptions = Subscriptions(
+        topics.state_log(SUBSCRIPTIONS_TOPIC),
+        topics,
+        sender,
+        reader,
+        limits=settings.subscriptions,
+        clock=clock,
+    )
+    await subscriptions.start()
     return Broker(
         topics=topics,
         groups=groups,
         transactions=transactions,
         producer_ids=producer_ids,
+        subscriptions=subscriptions,
+        sender=sender,
+        reader=reader,
         flusher=flusher,
         clock=clock,
         settings=settings,
@@ -184,12 +238,25 @@ async def _open_door(door: Door) -> str:
     try:
         return await door.open()
     except OSError as error:
-        reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
-        raise InvalidSetting(
-            name="listeners",
-            value=door.settings.listener,
-            expected=f"an address that is free to listen on ({reason}); --kafka chooses one",
-        ) from None
+        listener = door.settings.listener
+        raise _unusable_address("listeners", listener, "--kafka", error) from None
+
+
+async def _open_pylogstreams(door: PyLogStreamsDoor) -> str:
+    try:
+        return await door.open()
+    except OSError as error:
+        name, listener = "pylogstreams.listener", door.settings.listener
+        raise _unusable_address(name, listener, "--pylogstreams", error) from None
+
+
+def _unusable_address(name: str, listener: str, flag: str, error: OSError) -> InvalidSetting:
+    reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
+    return InvalidSetting(
+        name=name,
+        value=listener,
+        expected=f"an address that is free to listen on ({reason}); {flag} chooses one",
+    )
 
 
 def _is_loopback(address: str) -> bool:

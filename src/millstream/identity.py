@@ -15,6 +15,11 @@ def new_id() -> bytes:
     return os.urandom(_ID_BYTES)
 
 
+def new_client_id() -> str:
+    """A name that nobody had before, in the shape that PyLogStreams gives to clients: a UUID."""
+    return new_name("").removeprefix("-")
+
+
 def new_name(prefix: str) -> str:
     """A name that nobody had before, in the shape that Kafka gives to members of groups."""
     raw = new_id().hex()

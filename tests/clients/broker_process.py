@@ -27,16 +27,28 @@ FIXED_PORTS = range(20_000, 32_000)
 class BrokerProcess:
     """One data directory, and the process that serves it now, if any.
 
-    A `{port}` in the settings stands for the port that it is to have.
+    A `{port}` in the settings stands for the port that it is to have. Doors other than Kafka's are
+    closed, unless an address is given for them.
     """
 
     def __init__(
-        self, home: Path, *, settings: str = "", host: str = "127.0.0.1", port: int = 0
+        self,
+        home: Path,
+        *,
+        settings: str = "",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        http: str = "off",
+        pylogstreams: str = "off",
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.data = home / "data"
         self.port = port
+        self.http_port = 0
         self._host = host
+        self._http = http
+        self.pylogstreams_port = 0
+        self._pylogstreams = pylogstreams
         self._config = home / "broker.toml"
         self._config.write_text(settings.replace("{port}", str(port)))
         self._errors = home / "broker.err"
@@ -58,6 +70,11 @@ class BrokerProcess:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def url(self) -> str:
+        """Of its HTTP door."""
+        return f"http://127.0.0.1:{self.http_port}"
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -70,8 +87,15 @@ class BrokerProcess:
         """Start it, and wait until it says that it is ready."""
         self._process = self._begin()
         ready = self._wait_until_ready(self._process)
-        _, _, address = ready.partition(" kafka=")
-        self.port = int(address.rpartition(":")[2])
+        addresses = dict(word.split("=", 1) for word in ready.split()[1:] if "=" in word)
+        self.port = int(addresses["kafka"].rpartition(":")[2])
+        if "http" in addresses:
+            self.http_port = int(addresses["http"].rpartition(":")[2])
+            # It comes back to the port that its clients know.
+            self._http = addresses["http"]
+        if "pylogstreams" in addresses:
+            self.pylogstreams_port = int(addresses["pylogstreams"].rpartition(":")[2])
+            self._pylogstreams = addresses["pylogstreams"]
 
     def start_and_kill(self, after_s: float) -> None:
         """Start it and kill it soon, most likely while it still recovers."""
@@ -134,6 +158,8 @@ class BrokerProcess:
             "--data-dir": str(self.data),
             "--config": str(self._config),
             "--kafka": f"{self._host}:{self.port}",
+            "--http": self._http,
+            "--pylogstreams": self._pylogstreams,
         }
         words = [word for flag in flags.items() for word in flag]
         return [sys.executable, "-m", "millstream", "serve", *words]

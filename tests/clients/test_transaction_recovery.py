@@ -35,7 +35,7 @@ FENCED = {PRODUCER_FENCED, INVALID_PRODUCER_EPOCH}
 TIMED_OUT = FENCED | {INVALID_TXN_STATE, MESSAGE_TIMED_OUT}
 TIMEOUT_MS = 1000
 
-ways = pytest.mark.parametrize("way", ["stop", "kill"])
+ways = pytest.mark.parametrize("way", ["kill", pytest.param("stop", marks=pytest.mark.torture)])
 
 
 def restart(broker: BrokerProcess, way: str) -> None:

@@ -21,7 +21,7 @@ from tests.clients.transaction_content import (
 )
 
 endings = pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
-ways = pytest.mark.parametrize("way", ["stop", "kill"])
+ways = pytest.mark.parametrize("way", ["kill", pytest.param("stop", marks=pytest.mark.torture)])
 INPUT = 20
 # Illegal generation, unknown member id, or, from kafka-python, just that the commit failed.
 NOT_A_MEMBER = {22, 25, -1}

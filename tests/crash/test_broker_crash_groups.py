@@ -123,9 +123,8 @@ def churn(path: Path, *, steps: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_group_outlives_its_members_and_its_broker(tmp_path: Path, seed: int) -> None:
-    churn(tmp_path / "broker", steps=8, seed=seed)
+def test_group_outlives_its_members_and_its_broker(tmp_path: Path) -> None:
+    churn(tmp_path / "broker", steps=8, seed=1)
 
 
 @pytest.mark.torture

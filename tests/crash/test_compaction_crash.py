@@ -10,6 +10,7 @@ import pytest
 from millstream.clock import ManualClock
 from millstream.records import Record
 from millstream.storage.recovery import LogCheckpoint
+from tests.fakes.crash_points import PHASES, STEPS
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
 from tests.fakes.keyed_log import COMPACTED, DELETE_RETENTION_MS, KeyedLog, Pair
@@ -90,10 +91,10 @@ class CompactedRun:
         return found
 
 
-def crashed_runs(moment: CrashMoment) -> Iterator[CompactedRun]:
+def crashed_runs(moment: CrashMoment, every: int, phase: int) -> Iterator[CompactedRun]:
     whole = CompactedRun(FakeFilesystem())
     whole.run()
-    for operation in range(1, 1 + whole.disk.operation_count):
+    for operation in range(1 + phase % every, 1 + whole.disk.operation_count, every):
         if moment == "halfway" and not whole.disk.operations[operation - 1].startswith("write"):
             continue
         ended = CompactedRun(FakeFilesystem())
@@ -134,22 +135,24 @@ def test_run_compacts_in_several_passes_and_swaps() -> None:
     assert len(swaps) >= 8
 
 
+@STEPS
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("mode", ["kept", "lost"])
 def test_crash_at_any_step_keeps_the_newest_of_each_key(
-    mode: CrashMode, moment: CrashMoment
+    mode: CrashMode, moment: CrashMoment, every: int
 ) -> None:
-    for ended in crashed_runs(moment):
+    for ended in crashed_runs(moment, every, PHASES[mode]):
         for checkpoint in ended.checkpoints():
             prove_recovery(ended, ended.disk.after_crash(mode), checkpoint)
 
 
+@STEPS
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("seed", range(TORN_SEEDS))
 def test_power_loss_at_any_step_keeps_the_newest_of_each_key(
-    moment: CrashMoment, seed: int
+    moment: CrashMoment, seed: int, every: int
 ) -> None:
-    for number, ended in enumerate(crashed_runs(moment)):
+    for number, ended in enumerate(crashed_runs(moment, every, PHASES["torn"] + seed)):
         checkpoints = ended.checkpoints()
         disk = ended.disk.after_crash("torn", seed * 1000 + number)
         prove_recovery(ended, disk, checkpoints[number % len(checkpoints)])

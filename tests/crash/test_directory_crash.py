@@ -13,6 +13,7 @@ from millstream.storage.data_directory import DataDirectory
 from tests.crash.ledger import Ledger
 from tests.crash.scripted_run import RETENTION_MS, SETTINGS, remove
 from tests.crash.witnessed_log import WitnessedLog
+from tests.fakes.crash_points import PHASES, STEPS
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
 
@@ -118,11 +119,14 @@ def _cut_while_a_checkpoint_is_late(broker: Broker) -> None:
     orders.append_plain(600, now_ms=broker.clock.now_ms())
 
 
-def crashed_runs(moment: CrashMoment, part: int) -> Iterator[Broker]:
+def crashed_runs(
+    moment: CrashMoment, part: int, *, every: int = 1, phase: int = 0
+) -> Iterator[Broker]:
     whole = Broker(FakeFilesystem())
     run(whole)
     size = whole.disk.operation_count
-    for operation in range(1 + size * part // PARTS, 1 + size * (part + 1) // PARTS):
+    first, last = 1 + size * part // PARTS, size * (part + 1) // PARTS
+    for operation in range(first + phase % every, last + 1, every):
         if moment == "halfway" and not whole.disk.operations[operation - 1].startswith("write"):
             continue
         broker = Broker(FakeFilesystem())
@@ -148,13 +152,14 @@ def prove_recovery(broker: Broker, disk: FakeFilesystem) -> None:
     assert all(report.clean for report in third.directory.reports)
 
 
+@STEPS
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("mode", ["kept", "lost", "torn"])
 def test_crash_at_any_step_keeps_what_was_synced_in_every_log(
-    mode: CrashMode, moment: CrashMoment, part: int
+    mode: CrashMode, moment: CrashMoment, part: int, every: int
 ) -> None:
-    for broker in crashed_runs(moment, part):
+    for broker in crashed_runs(moment, part, every=every, phase=PHASES[mode]):
         prove_recovery(broker, broker.disk.after_crash(mode, broker.disk.operation_count))
 
 

@@ -47,9 +47,8 @@ def kill_again_and_again(path: Path, *, cycles: int, seed: int) -> None:
     assert transcript.acks > 0
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_killed_writer_keeps_every_acknowledged_batch(tmp_path: Path, seed: int) -> None:
-    kill_again_and_again(tmp_path / "data", cycles=10, seed=seed)
+def test_killed_writer_keeps_every_acknowledged_batch(tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path / "data", cycles=10, seed=1)
 
 
 @pytest.mark.torture

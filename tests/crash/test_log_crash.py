@@ -9,6 +9,7 @@ import pytest
 from millstream.storage.recovery import RecoveryReport
 from tests.crash.ledger import Found, Ledger
 from tests.crash.scripted_run import Checkpoint, LogOwner, run
+from tests.fakes.crash_points import PHASES, STEPS
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
 
@@ -22,12 +23,15 @@ TORN_SEEDS = 2
 EVERY = 24
 
 
-def crashed_runs(moment: CrashMoment, part: int, *, every: int = 1) -> Iterator[LogOwner]:
+def crashed_runs(
+    moment: CrashMoment, part: int, *, every: int = 1, phase: int = 0
+) -> Iterator[LogOwner]:
     """The run, ended at every operation of one part of it in turn."""
     whole = LogOwner(FakeFilesystem(), Ledger())
     run(whole)
     size = whole.disk.operation_count
-    for operation in range(1 + size * part // PARTS, 1 + size * (part + 1) // PARTS, every):
+    first, last = 1 + size * part // PARTS, size * (part + 1) // PARTS
+    for operation in range(first + phase % every, last + 1, every):
         if moment == "halfway" and not whole.disk.operations[operation - 1].startswith("write"):
             continue
         owner = LogOwner(FakeFilesystem(), Ledger())
@@ -67,13 +71,14 @@ def prove_recovery(owner: LogOwner, disk: FakeFilesystem, checkpoint: Checkpoint
     return first.log.report
 
 
+@STEPS
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("mode", ["kept", "lost"])
 def test_crash_at_any_step_keeps_what_was_synced(
-    mode: CrashMode, moment: CrashMoment, part: int
+    mode: CrashMode, moment: CrashMoment, part: int, every: int
 ) -> None:
-    for owner in crashed_runs(moment, part):
+    for owner in crashed_runs(moment, part, every=every, phase=PHASES[mode]):
         for checkpoint in {owner.checkpoints[0], owner.checkpoints[-1]}:
             report = prove_recovery(owner, owner.disk.after_crash(mode), checkpoint)
             if (mode, moment) == ("kept", "before"):
@@ -81,13 +86,14 @@ def test_crash_at_any_step_keeps_what_was_synced(
                 assert (report.torn, report.set_aside) == ([], [])
 
 
+@STEPS
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("seed", range(TORN_SEEDS))
 def test_torn_disk_at_any_step_keeps_what_was_synced(
-    seed: int, moment: CrashMoment, part: int
+    seed: int, moment: CrashMoment, part: int, every: int
 ) -> None:
-    for owner in crashed_runs(moment, part):
+    for owner in crashed_runs(moment, part, every=every, phase=PHASES["torn"] + seed):
         disk = owner.disk.after_crash("torn", seed * 1000 + owner.disk.operation_count)
         prove_recovery(owner, disk, owner.checkpoints[seed % len(owner.checkpoints)])
 

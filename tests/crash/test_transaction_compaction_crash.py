@@ -11,6 +11,7 @@ from millstream.clock import ManualClock
 from millstream.records import ControlType
 from millstream.storage.recovery import LogCheckpoint
 from tests.fakes.committed_reader import committed_records
+from tests.fakes.crash_points import PHASES, STEPS
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
 from tests.fakes.keyed_log import COMPACTED, DELETE_RETENTION_MS, KeyedLog, Pair
@@ -93,10 +94,10 @@ class TransactionRun:
             assert {k: v for k, v in latest.items() if v is not None} == truth.newest()
 
 
-def crashed_runs(moment: CrashMoment) -> Iterator[TransactionRun]:
+def crashed_runs(moment: CrashMoment, every: int, phase: int) -> Iterator[TransactionRun]:
     whole = TransactionRun(FakeFilesystem())
     whole.run()
-    for operation in range(1, 1 + whole.disk.operation_count):
+    for operation in range(1 + phase % every, 1 + whole.disk.operation_count, every):
         if moment == "halfway" and not whole.disk.operations[operation - 1].startswith("write"):
             continue
         ended = TransactionRun(FakeFilesystem())
@@ -142,18 +143,24 @@ def test_run_drops_records_and_markers_in_several_passes_and_swaps() -> None:
     assert 1 <= len(whole.keyed.marker_offsets()) <= markers - 2
 
 
+@STEPS
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("mode", ["kept", "lost"])
-def test_crash_at_any_step_keeps_what_is_committed(mode: CrashMode, moment: CrashMoment) -> None:
-    for ended in crashed_runs(moment):
+def test_crash_at_any_step_keeps_what_is_committed(
+    mode: CrashMode, moment: CrashMoment, every: int
+) -> None:
+    for ended in crashed_runs(moment, every, PHASES[mode]):
         for checkpoint in ended.checkpoints():
             prove_recovery(ended, ended.disk.after_crash(mode), checkpoint)
 
 
+@STEPS
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("seed", range(TORN_SEEDS))
-def test_power_loss_at_any_step_keeps_what_is_committed(moment: CrashMoment, seed: int) -> None:
-    for number, ended in enumerate(crashed_runs(moment)):
+def test_power_loss_at_any_step_keeps_what_is_committed(
+    moment: CrashMoment, seed: int, every: int
+) -> None:
+    for number, ended in enumerate(crashed_runs(moment, every, PHASES["torn"] + seed)):
         checkpoints = ended.checkpoints()
         disk = ended.disk.after_crash("torn", seed * 1000 + number)
         prove_recovery(ended, disk, checkpoints[number % len(checkpoints)])

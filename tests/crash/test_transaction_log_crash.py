@@ -12,6 +12,7 @@ from millstream.storage.log_walk import sound_batches
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.recovery import LogCheckpoint
 from millstream.storage.segment_cache import SegmentCache
+from tests.fakes.crash_points import PHASES, STEPS
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
 from tests.fakes.log_steps import SMALL_SEGMENTS, append, fill
@@ -84,11 +85,11 @@ def prove(log: LocalLog) -> None:
     assert log.report.rebuilt_indexes == []
 
 
-def crashed(moment: CrashMoment, every: int = 1) -> Iterator[Owner]:
+def crashed(moment: CrashMoment, every: int, phase: int = 0) -> Iterator[Owner]:
     whole = Owner(new_disk())
     live(whole)
     first = new_disk().operation_count + 1
-    for operation in range(first, whole.disk.operation_count + 1, every):
+    for operation in range(first + phase % every, whole.disk.operation_count + 1, every):
         if moment == "halfway" and not whole.disk.operations[operation - 1].startswith("write"):
             continue
         owner = Owner(new_disk())
@@ -128,16 +129,20 @@ def test_whole_life_is_what_its_batches_say() -> None:
     assert len(log.segments()) > 6
 
 
+@STEPS
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("mode", ["kept", "lost"])
-def test_transactions_after_a_crash_at_any_step(mode: CrashMode, moment: CrashMoment) -> None:
-    for owner in crashed(moment):
+def test_transactions_after_a_crash_at_any_step(
+    mode: CrashMode, moment: CrashMoment, every: int
+) -> None:
+    for owner in crashed(moment, every, PHASES[mode]):
         prove_recovery(owner.disk.after_crash(mode), owner.checkpoint)
 
 
+@STEPS
 @pytest.mark.parametrize("seed", range(2))
-def test_transactions_on_a_torn_disk(seed: int) -> None:
-    for owner in crashed("before"):
+def test_transactions_on_a_torn_disk(seed: int, every: int) -> None:
+    for owner in crashed("before", every, PHASES["torn"] + seed):
         torn = owner.disk.after_crash("torn", seed * 1000 + owner.disk.operation_count)
         prove_recovery(torn, owner.checkpoint if seed else None)
 

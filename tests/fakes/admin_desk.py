@@ -9,6 +9,9 @@ from typing import Any, cast
 from millstream.broker.broker import Broker
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.reading import Reader
+from millstream.broker.sending import Sender
+from millstream.broker.subscriptions import Subscriptions
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.gateways.kafka.context import Context
 from millstream.protocol.codec import decode, encode
@@ -35,7 +38,10 @@ class AdminDesk:
             topics=self.host.topics,
             groups=cast(GroupCoordinator, None),
             transactions=cast(TransactionCoordinator, None),
+            subscriptions=cast(Subscriptions, None),
             producer_ids=ProducerIds(self.host.topics.allocate_producer_ids),
+            sender=Sender(self.host.topics, self.host.flusher, clock=self.host.clock),
+            reader=Reader(max_unpacked_bytes=1 << 20),
             flusher=self.host.flusher,
             clock=self.host.clock,
             settings=settings,

@@ -71,6 +71,7 @@ async def open_door(
         finally:
             upkeep.cancel()
             await opened.hang_up()
+            await broker.subscriptions.close()
             broker.groups.close()
             await door.close()
             await broker.transactions.close()

@@ -254,14 +254,6 @@ def test_connection_that_is_kept_after_an_abort_is_found_out(
     find_out_by_chance("nobody has committed it|it was aborted", gives_up=True)
 
 
-def test_sequence_of_an_ended_transaction_that_is_taken_for_stored_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ProducerStates, "_has_ended", lambda *_: False)
-    # Rare: what was given up must have been stored, and the next must be written in its place.
-    find_out_by_chance("visible in part", range(320, 330), gives_up=True)
-
-
 def test_late_first_request_that_is_heard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "is_id", lambda _: False)
     # Rare: it must be the first of all, and then no other may be sent for long.

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.reading import Reader
+from millstream.broker.sending import Sender
+from millstream.broker.subscriptions import Subscriptions
 from millstream.broker.topics import Topics
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock
@@ -23,7 +26,10 @@ class Broker:
     topics: Topics
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    subscriptions: Subscriptions
     producer_ids: ProducerIds
+    sender: Sender
+    reader: Reader
     flusher: Flusher
     clock: Clock
     settings: Settings

@@ -25,6 +25,7 @@ from millstream.errors import (
     InvalidName,
     MillstreamError,
     UnknownGroup,
+    UnknownPartition,
     UnknownTopic,
     UnstableOffset,
 )
@@ -49,6 +50,7 @@ from millstream.settings.groups import GroupSettings
 
 _log = logging.getLogger(__name__)
 
+_NOBODY = Committer("", None, -1)
 _LONGEST_TEXT_BYTES = 32767
 """What a record can hold of a name; requests can hold more."""
 _LONGEST_ID_PREFIX = 255
@@ -249,6 +251,28 @@ class GroupCoordinator:
         results: tuple[MillstreamError | None, ...] = await self._runner.ask(group_id, step)
         return results
 
+    @property
+    def offsets_retention_ms(self) -> int:
+        """How long offsets are kept that nobody uses."""
+        return self._settings.offsets_retention_minutes * 60_000
+
+    async def renew(self, group_id: str, keys: Collection[TopicPartition]) -> None:
+        """Offsets of a group without members are in use: keep them as if committed now."""
+
+        def step(hosted: Hosted, ticket: Ticket) -> Result:
+            if steps.commit_error(hosted, _NOBODY) is not None:
+                # Its members keep them.
+                return steps.answered(hosted, ticket, None)
+            kept = [
+                OffsetToCommit(*key, found.offset, found.leader_epoch, found.metadata)
+                for key in keys
+                if (found := hosted.offsets.get(key)) is not None
+            ]
+            records = commit_records(group_id, kept, now_ms=self._wall.now_ms())
+            return Outcome(hosted.group, records, (Reply(ticket, None),))
+
+        await self._runner.ask(group_id, step)
+
     async def commit_in_transaction(
         self,
         group_id: str,
@@ -391,7 +415,7 @@ class GroupCoordinator:
             yield
 
     def _expire(self, hosted: Hosted) -> None:
-        retention_ms = self._settings.offsets_retention_minutes * 60_000
+        retention_ms = self.offsets_retention_ms
         self._tell(hosted, steps.expire(hosted, self._wall.now_ms(), retention_ms, self._topics()))
 
     async def topic_deleted(self, name: str) -> None:
@@ -419,8 +443,10 @@ def _listing(hosted: Hosted) -> GroupListing:
 
 def _topic_refusal(item: OffsetToCommit, topics: TopicsView) -> MillstreamError | None:
     facts = topics.get(item.topic)
-    if facts is None or not 0 <= item.partition < facts.partitions:
-        return UnknownTopic(f"{item.topic}/{item.partition}")
+    if facts is None:
+        return UnknownTopic(item.topic)
+    if not 0 <= item.partition < facts.partitions:
+        return UnknownPartition(item.topic, item.partition, count=facts.partitions)
     return None
 
 

@@ -27,11 +27,18 @@ from millstream.broker.state_log import StateLog
 from millstream.catalog import Catalog, TopicEntry, commands
 from millstream.catalog.commands import Outcome
 from millstream.clock import Clock
-from millstream.errors import MillstreamError, NotFound, UnknownTopic, UnknownTopicId
+from millstream.errors import (
+    MillstreamError,
+    NotFound,
+    UnknownPartition,
+    UnknownTopic,
+    UnknownTopicId,
+)
 from millstream.settings.log import LogSettings
 from millstream.settings.names import (
     CATALOG_TOPIC,
     OFFSETS_TOPIC,
+    SUBSCRIPTIONS_TOPIC,
     TRANSACTIONS_TOPIC,
     is_internal_topic,
 )
@@ -42,9 +49,12 @@ from millstream.storage.local_log import LocalLog
 
 _log = logging.getLogger(__name__)
 
-_OWN_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
-# Each transaction leaves three records, and what is not compacted yet is replayed at the start.
-_OWN_OVERRIDES = {TRANSACTIONS_TOPIC: {"segment.bytes": str(16 * 1024**2)}}
+# What is not compacted yet is read at a start: where much is written, segments are small.
+_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
+    OFFSETS_TOPIC: INTERNAL_OVERRIDES,
+    TRANSACTIONS_TOPIC: {**INTERNAL_OVERRIDES, "segment.bytes": str(16 * 1024**2)},
+    SUBSCRIPTIONS_TOPIC: {**INTERNAL_OVERRIDES, "segment.bytes": str(4 * 1024**2)},
+}
 
 _T = TypeVar("_T")
 
@@ -128,9 +138,8 @@ class Topics:
                 offset = self._adopt(name, count)
                 notes.append(f"topic {name!r} was found on disk: adopted with {count} partitions")
         await self._catalog_log.durable(offset)
-        for name in _OWN_TOPICS:
+        for name, overrides in _OWN_TOPICS.items():
             if name not in self._topics:
-                overrides = {**INTERNAL_OVERRIDES, **_OWN_OVERRIDES.get(name, {})}
                 await self._create(name, partitions=1, overrides=overrides, internal=True)
         return notes
 
@@ -185,10 +194,12 @@ class Topics:
         return self._topics.values()
 
     def partition(self, name: str, number: int) -> Partition:
-        """Raises UnknownTopic, also when the topic has no such partition."""
+        """Raises UnknownTopic, or UnknownPartition when the topic has no such partition."""
         topic = self._topics.get(name)
-        if topic is None or not 0 <= number < len(topic.partitions):
-            raise UnknownTopic(f"{name}/{number}" if topic else name)
+        if topic is None:
+            raise UnknownTopic(name)
+        if not 0 <= number < len(topic.partitions):
+            raise UnknownPartition(name, number, count=len(topic.partitions))
         return topic.partitions[number]
 
     def find(self, topic: str | bytes, number: int) -> Partition:
@@ -225,9 +236,10 @@ class Topics:
         """
         return await self._create(name, partitions=partitions, overrides=overrides)
 
-    async def ensure(self, name: str) -> Topic:
+    async def ensure(self, name: str, *, partitions: int = -1) -> Topic:
         """The topic of a name, created now if there is none. All who ask at once share it.
 
+        A new one has so many partitions; -1 is as many as the broker is set to.
         Raises what `create` does, and UnknownTopic while one of that name is being deleted.
         """
         if (topic := self._topics.get(name)) is not None:
@@ -236,7 +248,7 @@ class Topics:
             return await asyncio.shield(creation)
         if name in self._catalog.topics:
             raise UnknownTopic(name)
-        return await self._create(name, partitions=-1, overrides={})
+        return await self._create(name, partitions=partitions, overrides={})
 
     async def _create(
         self,

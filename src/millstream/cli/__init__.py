@@ -1,4 +1,4 @@
-"""The command line: one file per command."""
+"""The command line: one file per command, or per noun that several commands are about."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from millstream import __version__
+from millstream.cli import dlq, queue
 from millstream.cli.serve import serve
 from millstream.errors import MillstreamError
 
@@ -20,6 +21,8 @@ _commands = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _commands.command()(serve)
+_commands.add_typer(queue.commands, name="queue")
+_commands.add_typer(dlq.commands, name="dlq")
 
 
 def main() -> None:

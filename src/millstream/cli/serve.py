@@ -8,9 +8,6 @@ from typing import Annotated
 
 import typer
 
-from millstream import app
-from millstream.settings import loader
-
 
 def serve(
     data_dir: Annotated[
@@ -24,13 +21,36 @@ def serve(
             show_default="127.0.0.1:9092",
         ),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT for HTTP clients; port 0 takes a free one, off closes the door.",
+            show_default="127.0.0.1:8000",
+        ),
+    ] = None,
+    pylogstreams: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT for PyLogStreams clients; port 0 takes a free one, off closes it.",
+            show_default="127.0.0.1:1234",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option(help="TOML file with settings; flags override it."),
     ] = None,
 ) -> None:
     """Run a broker until it is told to stop by SIGTERM or Ctrl-C."""
-    flags = {"data.dir": data_dir, "listeners": kafka}
+    # The broker takes a while to import, and no other command needs it.
+    from millstream import app
+    from millstream.settings import loader
+
+    flags = {
+        "data.dir": data_dir,
+        "listeners": kafka,
+        "http.listener": http,
+        "pylogstreams.listener": pylogstreams,
+    }
     given = {name: value for name, value in flags.items() if value is not None}
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     app.run(loader.load(config, flags=given), say=_say)

@@ -8,6 +8,9 @@
     │   ├── InvalidRecord        the topic takes no record like this one
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
+    │   ├── BodyTooLarge         the request is larger than a door takes
+    │   ├── BodyStalled          the rest of the request did not come in time
+    │   ├── UnsupportedMediaType the request is of a kind that a door does not know
     │   ├── UnsupportedCodec     the batch names a compression codec we do not know
     │   ├── UnsupportedAssignor  the group is to be assigned by a rule we do not know
     │   ├── OffsetOutOfRange     the offset is not in the log; seek to one that is
@@ -17,13 +20,17 @@
     │   ├── InvalidTimeout       a session cannot be this long or short
     │   ├── InvalidTransactionTimeout  a transaction cannot be this long
     │   ├── Superseded           its producer has gone on with a newer connection
+    │   ├── ClientClosed         the client was closed; open another
+    │   ├── InvalidMessageId     no message of the topic has this id
     │   └── InvalidSetting       a setting has a value that it cannot take
     ├── NotFound                 there is no such thing; create it or look elsewhere
     │   ├── UnknownTopic         no topic or partition has this name
+    │   │   └── UnknownPartition the topic is there, and has fewer partitions
     │   ├── UnknownTopicId       no topic has this id; it may have been deleted
     │   ├── UnknownGroup         no group has this name
     │   ├── UnknownMember        the group has no such member; join again
-    │   └── UnknownTransaction   nobody uses this transactional id
+    │   ├── UnknownTransaction   nobody uses this transactional id
+    │   └── UnknownSubscription  the topic has no subscription of this name
     ├── Conflict                 the state has moved on; read it again, then decide
     │   ├── OutOfOrderSequence   an idempotent producer left a gap
     │   ├── AlreadyExists        the thing to be created is there
@@ -34,6 +41,9 @@
     │   ├── UnknownLeaderEpoch   the client has heard of a newer leader than this broker is
     │   ├── UnknownProducer      the transactional id has another producer; initialise again
     │   ├── InvalidTransactionState  the transaction is in no state for this
+    │   ├── PartlySent           some messages were stored and some refused; see which
+    │   ├── SubscriptionConflict the subscription is not what the request takes it for
+    │   ├── NotInFlight          messages were acknowledged, or are delivered again
     │   └── NonEmptyGroup        the group has members; stop them first
     │       └── SubscribedGroup  the group reads the topic; stop it first
     ├── Fenced                   a newer owner took over; stop
@@ -49,6 +59,9 @@
     │   ├── GroupFull            the group has as many members as it may have
     │   ├── ConcurrentTransaction  the transaction before is still being ended
     │   ├── UnstableOffset       a transaction may yet change the offset
+    │   ├── Unreachable          no broker answers at this address
+    │   │   └── HungUp           it has ended the connection; connect again
+    │   ├── AnswerLost           it may have happened or not; look before you repeat it
     │   └── TimedOut             it took longer than the caller would wait
     ├── CorruptData              stored bytes are damaged; restore them or skip them
     └── StorageFailure           the disk broke a promise; the partition has stopped
@@ -67,6 +80,7 @@ from millstream.errors.base import (
     NotFound,
     Unavailable,
 )
+from millstream.errors.clients import AnswerLost, ClientClosed, HungUp, PartlySent, Unreachable
 from millstream.errors.groups import (
     FencedInstance,
     FencedMember,
@@ -95,6 +109,8 @@ from millstream.errors.records import (
 )
 from millstream.errors.requests import (
     AlreadyExists,
+    BodyStalled,
+    BodyTooLarge,
     InvalidName,
     InvalidPartitions,
     InvalidRegex,
@@ -103,8 +119,10 @@ from millstream.errors.requests import (
     OffsetOutOfRange,
     TimedOut,
     UnknownLeaderEpoch,
+    UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
+    UnsupportedMediaType,
 )
 from millstream.errors.storage import (
     CorruptData,
@@ -112,6 +130,12 @@ from millstream.errors.storage import (
     DiskFull,
     StorageFailure,
     TooManyFiles,
+)
+from millstream.errors.subscriptions import (
+    InvalidMessageId,
+    NotInFlight,
+    SubscriptionConflict,
+    UnknownSubscription,
 )
 from millstream.errors.transactions import (
     ConcurrentTransaction,
@@ -126,7 +150,11 @@ from millstream.errors.transactions import (
 
 __all__ = [
     "AlreadyExists",
+    "AnswerLost",
+    "BodyStalled",
+    "BodyTooLarge",
     "ChecksumMismatch",
+    "ClientClosed",
     "ConcurrentTransaction",
     "Conflict",
     "CorruptData",
@@ -137,9 +165,11 @@ __all__ = [
     "FencedMember",
     "FencedProducer",
     "GroupFull",
+    "HungUp",
     "IllegalGeneration",
     "InconsistentProtocol",
     "InvalidBatch",
+    "InvalidMessageId",
     "InvalidName",
     "InvalidPartitions",
     "InvalidRecord",
@@ -156,12 +186,15 @@ __all__ = [
     "MillstreamError",
     "NonEmptyGroup",
     "NotFound",
+    "NotInFlight",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
+    "PartlySent",
     "RebalanceInProgress",
     "StaleMember",
     "StorageFailure",
     "SubscribedGroup",
+    "SubscriptionConflict",
     "Superseded",
     "TimedOut",
     "TooManyFiles",
@@ -169,12 +202,16 @@ __all__ = [
     "UnknownGroup",
     "UnknownLeaderEpoch",
     "UnknownMember",
+    "UnknownPartition",
     "UnknownProducer",
+    "UnknownSubscription",
     "UnknownTopic",
     "UnknownTopicId",
     "UnknownTransaction",
+    "Unreachable",
     "UnreleasedInstance",
     "UnstableOffset",
     "UnsupportedAssignor",
     "UnsupportedCodec",
+    "UnsupportedMediaType",
 ]

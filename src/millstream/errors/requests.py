@@ -17,6 +17,42 @@ class MalformedMessage(InvalidRequest):
         return f"malformed message: {self.reason}"
 
 
+@dataclass(eq=False)
+class BodyTooLarge(InvalidRequest):
+    """A request holds more than we take at once."""
+
+    limit_bytes: int
+    is_set: bool = True
+    """Whether the limit is a setting, and one for which there is a way around."""
+
+    def __str__(self) -> str:
+        told = f"the request holds more than {self.limit_bytes} bytes: send less at once"
+        if not self.is_set:
+            return told
+        return f"{told}, or lines as application/x-ndjson, or raise http.request.max.bytes"
+
+
+@dataclass(eq=False)
+class BodyStalled(InvalidRequest):
+    """The rest of a request does not come."""
+
+    timeout_s: int
+
+    def __str__(self) -> str:
+        return f"nothing of the body came for {self.timeout_s} s: http.request.body.timeout.seconds"
+
+
+@dataclass(eq=False)
+class UnsupportedMediaType(InvalidRequest):
+    """A request is of a kind that we do not know."""
+
+    media_type: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"a body of {self.media_type!r}: send {self.expected}"
+
+
 @dataclass(eq=False, kw_only=True)
 class OffsetOutOfRange(InvalidRequest):
     """The offset is outside the log."""
@@ -88,6 +124,22 @@ class UnknownTopic(NotFound):
 
     def __init__(self, name: str) -> None:
         super().__init__(kind="topic", name=name)
+
+
+class UnknownPartition(UnknownTopic):
+    """The topic has no partition of this number, or would not have it if it were created."""
+
+    def __init__(self, topic: str, partition: int, *, count: int, is_new: bool = False) -> None:
+        super().__init__(topic)
+        self.partition = partition
+        self.count = count
+        self.is_new = is_new
+
+    def __str__(self) -> str:
+        some = f"{self.count} (0 to {self.count - 1})"
+        if self.is_new:
+            return f"new topic {self.name!r} would have no partition {self.partition}: only {some}"
+        return f"topic {self.name!r} has no partition {self.partition}: it has {some}"
 
 
 class UnknownTopicId(NotFound):

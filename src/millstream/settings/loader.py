@@ -19,9 +19,12 @@ from typing import Any
 from millstream.errors import InvalidSetting
 from millstream.settings.declaration import Setting, declarations
 from millstream.settings.groups import GroupSettings
+from millstream.settings.http import HttpSettings
 from millstream.settings.kafka import KafkaSettings
 from millstream.settings.log import LogSettings
+from millstream.settings.pylogstreams import PyLogStreamsSettings
 from millstream.settings.storage import StorageSettings
+from millstream.settings.subscriptions import SubscriptionLimits
 from millstream.settings.topics import TopicSettings
 from millstream.settings.transactions import TransactionSettings
 
@@ -32,7 +35,10 @@ SECTIONS: dict[str, type] = {
     "topics": TopicSettings,
     "groups": GroupSettings,
     "transactions": TransactionSettings,
+    "subscriptions": SubscriptionLimits,
     "kafka": KafkaSettings,
+    "http": HttpSettings,
+    "pylogstreams": PyLogStreamsSettings,
 }
 
 
@@ -45,7 +51,10 @@ class Settings:
     topics: TopicSettings = field(default_factory=TopicSettings)
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    subscriptions: SubscriptionLimits = field(default_factory=SubscriptionLimits)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
+    pylogstreams: PyLogStreamsSettings = field(default_factory=PyLogStreamsSettings)
 
 
 def load(path: str | None = None, *, flags: Mapping[str, object] | None = None) -> Settings:

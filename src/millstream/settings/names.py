@@ -10,7 +10,8 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 CATALOG_TOPIC = "__catalog"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
-_INTERNAL_TOPICS = {CATALOG_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC}
+SUBSCRIPTIONS_TOPIC = "__subscriptions"
+_INTERNAL_TOPICS = {CATALOG_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SUBSCRIPTIONS_TOPIC}
 
 
 def is_topic_name(name: str) -> bool:

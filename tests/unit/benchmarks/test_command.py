@@ -24,6 +24,8 @@ DOOR = [
     "end_to_end",
     "durable_requests",
     "transactions",
+    "pylogstreams",
+    "python_client",
     "start",
     "many_topics",
     "many_connections",

@@ -17,6 +17,7 @@ from millstream.errors import (
     Unavailable,
     UnknownGroup,
     UnknownMember,
+    UnknownPartition,
     UnknownTopic,
     UnstableOffset,
 )
@@ -307,7 +308,7 @@ def test_offset_of_no_partition_or_with_too_long_metadata_is_refused_alone() -> 
             producer_epoch=0,
         )
         kinds = [type(result) for result in results]
-        assert kinds == [MetadataTooLarge, UnknownTopic, UnknownTopic, type(None)]
+        assert kinds == [MetadataTooLarge, UnknownPartition, UnknownTopic, type(None)]
         home.end_transaction(P)
         assert await offsets_of(home) == {("t", 1): 2}
 

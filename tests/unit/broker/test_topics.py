@@ -20,6 +20,7 @@ from millstream.errors import (
     InvalidSetting,
     OffsetOutOfRange,
     StorageFailure,
+    UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
 )
@@ -76,9 +77,11 @@ def test_what_is_not_there_is_not_found() -> None:
             host.topics.get("nope")
         with pytest.raises(UnknownTopicId):
             host.topics.by_id(bytes(16))
-        for name, number in (("nope", 0), ("orders", 1), ("orders", -1)):
-            with pytest.raises(UnknownTopic):
-                host.topics.partition(name, number)
+        with pytest.raises(UnknownTopic, match="no topic 'nope'"):
+            host.topics.partition("nope", 0)
+        for number in (1, -1):
+            with pytest.raises(UnknownPartition, match=f"no partition {number}: it has 1"):
+                host.topics.partition("orders", number)
 
     run(test)
 

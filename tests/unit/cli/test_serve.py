@@ -57,7 +57,8 @@ def failure(process: subprocess.Popen[str]) -> str:
     return errors
 
 
-SERVE = ("serve", "--kafka", "127.0.0.1:0")
+OTHERS_OFF = ("--http", "off", "--pylogstreams", "off")
+SERVE = ("serve", "--kafka", "127.0.0.1:0", *OTHERS_OFF)
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
@@ -121,15 +122,23 @@ def test_config_file_chooses_the_data_directory(start: Start, tmp_path: Path) ->
 
 
 def test_kafka_door_can_stay_closed(start: Start, tmp_path: Path) -> None:
-    process = start("serve", "--data-dir", str(tmp_path), "--kafka", "off")
+    process = start("serve", "--data-dir", str(tmp_path), "--kafka", "off", *OTHERS_OFF)
     assert lines_until_ready(process)[-1] == f"ready data={tmp_path}"
+
+
+def test_http_door_tells_its_address(start: Start, tmp_path: Path) -> None:
+    process = start(*SERVE, "--data-dir", str(tmp_path), "--http", "127.0.0.1:0")
+    ready = lines_until_ready(process)[-1]
+    assert re.fullmatch(
+        rf"ready data={tmp_path} kafka=127\.0\.0\.1:\d+ http=127\.0\.0\.1:\d+", ready
+    )
 
 
 @pytest.mark.parametrize(("host", "is_warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
 def test_address_that_others_can_reach_is_warned_of(
     start: Start, tmp_path: Path, host: str, is_warned: bool
 ) -> None:
-    process = start("serve", "--data-dir", str(tmp_path), "--kafka", f"{host}:0")
+    process = start("serve", "--data-dir", str(tmp_path), "--kafka", f"{host}:0", *OTHERS_OFF)
     said = "\n".join(lines_until_ready(process))
     assert ("there is no authentication" in said) == is_warned
 
@@ -137,7 +146,9 @@ def test_address_that_others_can_reach_is_warned_of(
 def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        message = failure(start("serve", "--data-dir", str(tmp_path), "--kafka", address))
+        message = failure(
+            start("serve", "--data-dir", str(tmp_path), "--kafka", address, *OTHERS_OFF)
+        )
     assert message.startswith(
         f"millstream: listeners = '{address}': expected an address that is free"
     )

@@ -322,6 +322,7 @@ def test_size_of_each_log_is_told(desk: AdminDesk, version: int) -> None:
         "orders": {0: 0, 1: len(batch)},
         "__consumer_offsets": {0: 0},
         "__transaction_state": {0: 0},
+        "__subscriptions": {0: 0},
     }
     asked = [
         DescribableLogDirTopic(topic="orders", partitions=[1, 7]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millstream.gateways.kafka.receive_buffer import SHARED_BYTES
+from millstream.gateways.receive_buffer import SHARED_BYTES
 from millstream.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.fakes.direct_transport import DirectTransport

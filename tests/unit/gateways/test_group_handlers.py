@@ -14,6 +14,9 @@ from millstream.broker.broker import Broker
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.producer_ids import ProducerIds
+from millstream.broker.reading import Reader
+from millstream.broker.sending import Sender
+from millstream.broker.subscriptions import Subscriptions
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
@@ -69,7 +72,10 @@ class Door:
             topics=host.topics,
             groups=groups,
             transactions=cast(TransactionCoordinator, None),
+            subscriptions=cast(Subscriptions, None),
             producer_ids=ProducerIds(host.topics.allocate_producer_ids),
+            sender=Sender(host.topics, host.flusher, clock=host.clock),
+            reader=Reader(max_unpacked_bytes=1 << 20),
             flusher=host.flusher,
             clock=host.clock,
             settings=Settings(),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.gateways.kafka.receive_buffer import SHARED_BYTES, BufferPool, ReceiveBuffer
+from millstream.gateways.receive_buffer import SHARED_BYTES, BufferPool, ReceiveBuffer
 
 STEP = 64 * 1024
 

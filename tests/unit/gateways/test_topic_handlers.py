@@ -44,6 +44,7 @@ from millstream.settings.topics import TopicSettings
 from tests.fakes.admin_desk import AdminDesk, versions_of
 
 NOT_ASKED = -(2**31)
+OWN = ("__consumer_offsets", "__transaction_state", "__subscriptions")
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_metadata_shows_the_broker_and_all_topics(desk: AdminDesk, version: int)
     [broker] = answer.brokers
     assert (broker.node_id, broker.host, broker.port) == (0, "broker.test", 9092)
     shown = {each.name: each for each in answer.topics}
-    assert set(shown) == {"orders", "__consumer_offsets", "__transaction_state"}
+    assert set(shown) == {"orders", *OWN}
     orders = shown["orders"]
     assert orders.error_code == 0
     assert [(p.partition_index, p.leader_id) for p in orders.partitions] == [(0, 0), (1, 0)]
@@ -411,7 +412,7 @@ def test_all_topics_are_described_when_none_is_named(desk: AdminDesk) -> None:
     [made] = create(desk, topic("a"))
     answer = desk.ask(describe_topic_partitions, DescribeTopicPartitionsRequest())
     shown = {each.name: each for each in answer.topics}
-    assert set(shown) == {"a", "__consumer_offsets", "__transaction_state"}
+    assert set(shown) == {"a", *OWN}
     assert shown["a"].topic_id == made.topic_id
     assert answer.next_cursor is None
     [partition] = shown["a"].partitions

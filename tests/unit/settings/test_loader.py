@@ -113,7 +113,10 @@ def test_name_like_no_other_gets_no_suggestion(config: Path) -> None:
     assert message == "broker.toml:2: colour = 'red': expected the name of a setting in [log]"
 
 
-SECTION_NAMES = "[storage], [log], [topics], [groups], [transactions], [kafka]"
+SECTION_NAMES = (
+    "[storage], [log], [topics], [groups], [transactions], [subscriptions], [kafka], [http], "
+    "[pylogstreams]"
+)
 
 
 def test_unknown_section_is_refused(config: Path) -> None:

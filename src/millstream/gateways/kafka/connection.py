@@ -21,8 +21,8 @@ from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
 from millstream.gateways.kafka.handlers import api_versions, fetch, produce
-from millstream.gateways.kafka.receive_buffer import ReceiveBuffer
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
+from millstream.gateways.receive_buffer import ReceiveBuffer
 from millstream.protocol.apis import is_flexible
 from millstream.protocol.codec import decode_prefix, encode_parts
 from millstream.protocol.headers import read_client_id, response_header

@@ -16,7 +16,7 @@ from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.broker import Broker
 from millstream.broker.topics import Topic
 from millstream.gateways.kafka.connection import Connection
-from millstream.gateways.kafka.receive_buffer import BufferPool, reserved_bytes
+from millstream.gateways.receive_buffer import BufferPool, reserved_bytes
 from millstream.settings.domain import split_address
 from millstream.settings.kafka import KafkaSettings
 

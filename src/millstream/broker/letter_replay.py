@@ -1,0 +1,335 @@
+"""Dead letters of a subscription: looked at where they lie, and sent back to where they came from.
+
+How far they were sent back is an offset of a consumer group, `replay/<topic>/<subscription>`, so
+that none is sent back twice unless it is asked for by its id. A letter that is sent back is a new
+message of its topic: all who read the topic get it. One that its topic does not take is passed
+over, and told: it stays where it is, and can be sent back by its id.
+
+Invariant: of one subscription, letters are sent back by one caller at a time. All is done in pieces
+that are bounded in bytes, and others have their turn between them.
+After a crash: letters that had been sent back, and were not noted as such, are sent back again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from millstream.broker.broker import Broker
+from millstream.broker.dead_letters import (
+    SOURCE_PARTITION,
+    SOURCE_TOPIC,
+    SUBSCRIPTION,
+    without_own_headers,
+)
+from millstream.broker.message_ids import message_id_of
+from millstream.broker.partition import Partition
+from millstream.broker.sending import NewRecord
+from millstream.broker.subscription_host import ANSWER_BYTES
+from millstream.broker.subscription_reading import read_offsets
+from millstream.broker.topics import Topic
+from millstream.errors import InvalidMessageId, InvalidRequest, MillstreamError, UnknownTopic
+from millstream.groups.offsets import Committer, OffsetToCommit
+from millstream.records import Record
+from millstream.subscriptions.ready_messages import size_bytes
+
+_log = logging.getLogger(__name__)
+
+_PAGE_RECORDS = 3000
+_PAGE_BYTES = 256 << 10
+_MOST_LOOKED_AT = 100_000
+"""By who browses, at once. Others' letters may lie between those that are looked for."""
+_MOST_PASSED = 1_000_000
+"""The same for who sends back."""
+_SENT_RECORDS = 500
+_SENT_BYTES = 4 << 20
+_NOBODY = Committer("", None, -1)
+_RETENTION_MS = 100 * 365 * 24 * 3600 * 1000
+"""How far letters were sent back is not forgotten, as long as there are letters."""
+
+
+class Letter(NamedTuple):
+    """A dead letter, and its place among them."""
+
+    partition: int
+    record: Record
+
+    @property
+    def message_id(self) -> str:
+        return message_id_of(self.partition, self.record.offset)
+
+
+class Letters(NamedTuple):
+    """Some letters of a subscription."""
+
+    topic: str
+    letters: list[Letter]
+    next_offsets: dict[int, int]
+    """By partition, where to look on."""
+
+
+class Unsent(NamedTuple):
+    """A letter that could not be sent back."""
+
+    message_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of letters that were to be sent back."""
+
+    count: int
+    """How many were."""
+    failed: list[Unsent]
+    has_more: bool
+    """Whether there may be more that were not tried yet."""
+
+
+async def browse(
+    broker: Broker, topic: str, subscription: str, offsets: Mapping[int, int], *, limit: int
+) -> Letters:
+    """Letters from some offsets on, else from the first. Raises UnknownSubscription.
+
+    Fewer than the limit may come, or none, where they are large, or far between.
+    """
+    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
+    found = _topic(broker, name)
+    if found is None:
+        return Letters(name, [], {})
+    wanted = {
+        each.number: offsets.get(each.number, 0)
+        for each in found.partitions
+        if not offsets or each.number in offsets
+    }
+    look = _Look(broker, (topic, subscription), limit, ANSWER_BYTES, _MOST_LOOKED_AT)
+    return await look.at(found, wanted)
+
+
+async def replay(broker: Broker, topic: str, subscription: str, *, limit: int) -> Replayed:
+    """Send back letters that were not yet. Raises what sending raises, if none could be sent."""
+    hosted = broker.subscriptions.find(topic, subscription)
+    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
+    async with hosted.replaying:
+        found = _topic(broker, name)
+        if found is None:
+            return Replayed(0, [], has_more=False)
+        return await _replay(broker, (topic, subscription), found, limit)
+
+
+async def replay_some(
+    broker: Broker, topic: str, subscription: str, places: Sequence[tuple[int, int]]
+) -> Replayed:
+    """Send back these letters, whether they were before or not, each once.
+
+    Raises InvalidMessageId before any is sent, and what sending raises if none could be.
+    """
+    hosted = broker.subscriptions.find(topic, subscription)
+    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
+    async with hosted.replaying:
+        found, chosen = _topic(broker, name), sorted(set(places))
+        # All of them first: a request with a wrong id changes nothing.
+        async for letters in _letters_at(broker, found, chosen):
+            for letter in letters:
+                if not _is_of(letter.record, topic, subscription):
+                    raise InvalidMessageId(letter.message_id)
+        count, failed = 0, list[Unsent]()
+        async for letters in _letters_at(broker, found, chosen):
+            sent = await _send_back(broker, topic, letters)
+            if not count and not sent.count and sent.stopped_by is not None:
+                raise sent.stopped_by
+            count += sent.count
+            failed += sent.failed
+        return Replayed(count, failed, has_more=False)
+
+
+async def _replay(broker: Broker, of: tuple[str, str], found: Topic, limit: int) -> Replayed:
+    # No topic has a slash in its name.
+    group = f"replay/{of[0]}/{of[1]}"
+    committed = await broker.groups.fetch_offsets(group)
+    offsets = {
+        each.number: max(stored.offset, 0)
+        if (stored := committed.get((found.name, each.number))) is not None
+        else 0
+        for each in found.partitions
+    }
+    count, failed, passed = 0, list[Unsent](), 0
+    while True:
+        left = min(limit - count - len(failed), _SENT_RECORDS)
+        look = _Look(broker, of, left, _SENT_BYTES, _MOST_LOOKED_AT)
+        some = await look.at(found, offsets)
+        sent = await _send_back(broker, of[0], some.letters)
+        next_offsets = {**some.next_offsets, **sent.stopped_at}
+        # Durable after the letters are: a crash in between sends them back again.
+        await _commit(broker, group, found.name, offsets, next_offsets)
+        if sent.stopped_by is not None and not count and not sent.count:
+            raise sent.stopped_by
+        count += sent.count
+        failed += sent.failed
+        passed += look.looked_at
+        is_moved, offsets = next_offsets != offsets, next_offsets
+        has_more = any(
+            offsets[each.number] < each.log.last_stable_offset for each in found.partitions
+        )
+        is_full = count + len(failed) >= limit or passed >= _MOST_PASSED
+        if sent.stopped_by is not None or is_full or not is_moved or not has_more:
+            return Replayed(count, failed, has_more)
+
+
+async def _commit(
+    broker: Broker, group: str, topic: str, before: Mapping[int, int], after: Mapping[int, int]
+) -> None:
+    moved = [
+        OffsetToCommit(topic, number, at, -1, "")
+        for number, at in after.items()
+        if at != before[number]
+    ]
+    if moved:
+        results = await broker.groups.commit(group, _NOBODY, moved, retention_ms=_RETENTION_MS)
+        for each in results:
+            if isinstance(each, MillstreamError):
+                raise each
+
+
+class _Look:
+    """A look for letters of one subscription, which ends when it has found or seen enough."""
+
+    def __init__(
+        self, broker: Broker, of: tuple[str, str], limit: int, max_bytes: int, most_looked_at: int
+    ) -> None:
+        self._reader = broker.reader
+        self._of = of
+        self._limit = limit
+        self._left_bytes = max_bytes
+        self._most_looked_at = most_looked_at
+        self._found: list[Letter] = []
+        self.looked_at = 0
+
+    async def at(self, topic: Topic, offsets: Mapping[int, int]) -> Letters:
+        """From some offsets on."""
+        next_offsets = {}
+        for number, offset in offsets.items():
+            next_offsets[number] = await self._look_through(topic.partitions[number], offset)
+        return Letters(topic.name, self._found, next_offsets)
+
+    @property
+    def _is_over(self) -> bool:
+        return (
+            len(self._found) >= self._limit
+            or self._left_bytes <= 0
+            or self.looked_at >= self._most_looked_at
+        )
+
+    async def _look_through(self, partition: Partition, offset: int) -> int:
+        """Look at one partition; returns where to look on."""
+        log = partition.log
+        last_offset = log.last_stable_offset
+        offset = max(offset, log.start_offset)
+        while offset < last_offset and not self._is_over:
+            page = self._reader.read(partition, offset, limit=_PAGE_RECORDS, max_bytes=_PAGE_BYTES)
+            offset = self._sift(partition.number, page.records, page.next_offset)
+            await asyncio.sleep(0)
+            offset = max(offset, log.start_offset)
+        return offset
+
+    def _sift(self, number: int, records: Sequence[Record], next_offset: int) -> int:
+        for record in records:
+            self.looked_at += 1
+            if _is_of(record, *self._of):
+                self._found.append(Letter(number, record))
+                self._left_bytes -= size_bytes(record)
+                if self._is_over:
+                    return record.offset + 1
+        return next_offset
+
+
+async def _letters_at(
+    broker: Broker, topic: Topic | None, places: Sequence[tuple[int, int]]
+) -> AsyncIterator[list[Letter]]:
+    """Letters at places, given in order, some at a time. Raises InvalidMessageId."""
+    left = list(places)
+    while left:
+        number, first = left[0]
+        offsets = [offset for at, offset in left[:_SENT_RECORDS] if at == number]
+        partitions = () if topic is None else topic.partitions
+        log = partitions[number].log if number < len(partitions) else None
+        if log is None or not log.start_offset <= first <= offsets[-1] < log.last_stable_offset:
+            is_first = log is None or not log.start_offset <= first < log.last_stable_offset
+            raise InvalidMessageId(message_id_of(number, first if is_first else offsets[-1]))
+        found = read_offsets(broker.reader, partitions[number], offsets, max_bytes=_SENT_BYTES)
+        for offset in offsets[: found.looked_at]:
+            if offset not in found.records:
+                raise InvalidMessageId(message_id_of(number, offset))
+        yield [Letter(number, found.records[offset]) for offset in offsets[: found.looked_at]]
+        await asyncio.sleep(0)
+        left = left[found.looked_at :]
+
+
+def _is_of(record: Record, topic: str, subscription: str) -> bool:
+    if not record.headers:
+        return False
+    headers = dict(record.headers)
+    return (
+        headers.get(SOURCE_TOPIC) == topic.encode()
+        and headers.get(SUBSCRIPTION) == subscription.encode()
+    )
+
+
+@dataclass(slots=True)
+class _SentBack:
+    """What became of some letters."""
+
+    count: int = 0
+    failed: list[Unsent] = field(default_factory=list)
+    stopped_at: dict[int, int] = field(default_factory=dict)
+    """By partition, the first that failed for no fault of its own: it is to be tried again."""
+    stopped_by: MillstreamError | None = None
+
+
+async def _send_back(broker: Broker, topic: str, letters: Sequence[Letter]) -> _SentBack:
+    """Raises what is wrong with the topic."""
+    sent = _SentBack()
+    if not letters:
+        return sent
+    partitions = len(broker.topics.get(topic).partitions)
+    records = [_message(each.record, partitions) for each in letters]
+    results = await broker.sender.send_many(topic, records)
+    for letter, result in zip(letters, results, strict=True):
+        if not isinstance(result, MillstreamError):
+            sent.count += 1
+            continue
+        sent.failed.append(Unsent(letter.message_id, str(result)))
+        if not isinstance(result, InvalidRequest):
+            sent.stopped_at.setdefault(letter.partition, letter.record.offset)
+            sent.stopped_by = sent.stopped_by or result
+    if sent.failed:
+        _log.info(
+            "topic %s: %d dead letters not sent back, the first is %s: %s",
+            topic,
+            len(sent.failed),
+            *sent.failed[0],
+        )
+    return sent
+
+
+def _message(letter: Record, partitions: int) -> NewRecord:
+    """As it was before, in the partition where it was."""
+    text = dict(letter.headers).get(SOURCE_PARTITION) or b""
+    number = int(text) if text.isdigit() else partitions
+    return NewRecord(
+        letter.value,
+        letter.key,
+        headers=without_own_headers(letter.headers),
+        partition=number if number < partitions else None,
+    )
+
+
+def _topic(broker: Broker, name: str) -> Topic | None:
+    """None where nothing has died yet."""
+    try:
+        return broker.topics.get(name)
+    except UnknownTopic:
+        return None

@@ -1,0 +1,218 @@
+"""`millstream dlq`: dead letters of a running broker, looked at and sent back.
+
+Letters are those of a topic's subscriptions. To look, all of them may be meant; to send back, one
+is, since whoever reads the topic gets what is sent back.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millstream.cli.printout import AsJson, print_json, print_lines, print_table
+from millstream.cli.remote import DEFAULT_URL, Url, ask
+from millstream.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from millstream.client.dead_letters import DeadLetter, Replayed
+    from millstream.client.queues import AsyncQueues
+
+commands = typer.Typer(
+    no_args_is_help=True, help="Dead letters: messages that were delivered in vain too often."
+)
+
+Topic = Annotated[str, typer.Argument(help="The topic that they were first sent to.")]
+
+_AT_ONCE = 100
+# The broker sends back no more with one request.
+_MOST_SENT_BACK = 10_000
+_TITLES = ("ID", "SUBSCRIPTION", "SOURCE", "TRIES", "TIME", "KEY", "REASON", "VALUE")
+_ELASTIC = ("KEY", "REASON", "VALUE")
+
+
+@commands.command()
+def browse(
+    topic: Topic,
+    *,
+    subscription: Annotated[
+        str | None, typer.Option(help="Only those of this subscription.", show_default="all")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 100,
+    url: Url = DEFAULT_URL,
+    json: AsJson = False,
+) -> None:
+    """Look at dead letters, the oldest first. They stay where they are."""
+    rows: list[tuple[object, ...]] = []
+
+    async def look(queues: AsyncQueues) -> bool:
+        names = [subscription] if subscription else await _subscriptions(queues, topic)
+        count = 0
+        async with aclosing(_letters(queues, topic, names, at_once=limit + 1)) as letters:
+            async for name, letter in letters:
+                if count == limit:
+                    return True
+                count += 1
+                if json:
+                    print_json(_shape(name, letter))
+                else:
+                    rows.append(_row(name, letter))
+        return False
+
+    has_more = ask(url, look)
+    if json:
+        return
+    if rows:
+        print_table(_TITLES, rows, elastic=_ELASTIC)
+    else:
+        print_lines(f"topic {topic!r} has no dead letters")
+    if has_more:
+        print_lines(f"there are more than these {limit}: see them with --limit")
+
+
+@commands.command()
+def replay(
+    topic: Topic,
+    *,
+    subscription: Annotated[
+        str | None,
+        typer.Option(help="Those of this subscription.", show_default="the one that there is"),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=_MOST_SENT_BACK, help="How many to send back.")
+    ] = 1000,
+    url: Url = DEFAULT_URL,
+    json: AsJson = False,
+) -> None:
+    """Send dead letters back to their topic, as new messages: the oldest that were not yet."""
+
+    async def send_back(queues: AsyncQueues) -> tuple[str, Replayed]:
+        names = [subscription] if subscription else await _subscriptions(queues, topic)
+        if len(names) > 1:
+            raise InvalidRequest(
+                f"topic {topic!r} has {len(names)} subscriptions: choose whose letters to send "
+                f"back with --subscription: {', '.join(names)}"
+            )
+        return names[0], await queues.replay(topic, names[0], limit=limit)
+
+    name, done = ask(url, send_back)
+    if json:
+        failed = [each._asdict() for each in done.failed]
+        shape = {"topic": topic, "subscription": name, "count": done.count, "failed": failed}
+        print_json({**shape, "has_more": done.has_more})
+    else:
+        letters = "letter" if done.count == 1 else "letters"
+        print_lines(f"{done.count} {letters} of subscription {name!r} sent back to topic {topic!r}")
+        for each in done.failed:
+            print_lines(f"letter {each.message_id} was not: {each.reason}")
+        if done.has_more:
+            print_lines("there may be more: run it again")
+    if done.failed:
+        raise typer.Exit(1)
+
+
+async def _subscriptions(queues: AsyncQueues, topic: str) -> list[str]:
+    """Names of a topic's subscriptions, at least one. Raises InvalidRequest if there is none."""
+    if names := [each.name for each in await queues.list(topic)]:
+        return names
+    sources = sorted(
+        {each.topic for each in await queues.list() if each.dead_letter_topic == topic}
+    )
+    if sources:
+        raise InvalidRequest(
+            f"{topic!r} is where dead letters lie: name the topic that they were first sent to: "
+            f"{', '.join(sources)}"
+        )
+    raise InvalidRequest(
+        f"topic {topic!r} has no subscriptions and so no dead letters: `millstream queue list` "
+        "shows what there is"
+    )
+
+
+async def _letters(
+    queues: AsyncQueues, topic: str, names: list[str], *, at_once: int
+) -> AsyncGenerator[tuple[str, DeadLetter], None]:
+    """All letters of some subscriptions, with whose they are."""
+    at_once = min(at_once, _AT_ONCE)
+    for name in names:
+        page = await queues.browse(topic, name, limit=at_once)
+        for letter in page.letters:
+            yield name, letter
+        for partition, first_offset in page.next_offsets.items():
+            offset, next_offset = -1, first_offset
+            while next_offset != offset:
+                offset = next_offset
+                page = await queues.browse(
+                    topic, name, partition=partition, offset=offset, limit=at_once
+                )
+                for letter in page.letters:
+                    yield name, letter
+                next_offset = page.next_offsets.get(partition, offset)
+
+
+def _row(name: str, letter: DeadLetter) -> tuple[object, ...]:
+    source = f"{letter.source_partition}:{letter.source_offset}"
+    return (
+        letter.id,
+        name,
+        source,
+        letter.delivery_count,
+        _time(letter),
+        letter.key,
+        letter.reason,
+        letter.value,
+    )
+
+
+def _time(letter: DeadLetter) -> str:
+    try:
+        return letter.timestamp.strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        # Who sent it may have given it any number.
+        return str(letter.timestamp_ms)
+
+
+def _shape(name: str, letter: DeadLetter) -> dict[str, Any]:
+    """As the broker's HTTP API has it, and whose it is."""
+    shape: dict[str, Any] = {
+        "topic": letter.topic,
+        "subscription": name,
+        "message_id": letter.id,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "timestamp": letter.timestamp_ms,
+        "source_partition": letter.source_partition,
+        "source_offset": letter.source_offset,
+        "delivery_count": letter.delivery_count,
+        "reason": letter.reason,
+    }
+    for field, encoding, data in (
+        ("key", "key_encoding", letter.key),
+        ("value", "encoding", letter.value),
+    ):
+        shape[field], is_base64 = _text(data)
+        if is_base64:
+            shape[encoding] = "base64"
+    shape["headers"] = _headers(letter)
+    return shape
+
+
+def _headers(letter: DeadLetter) -> dict[str, Any]:
+    headers: dict[str, list[Any]] = {}
+    for name, data in letter.headers:
+        text, is_base64 = _text(data)
+        headers.setdefault(name, []).append({"base64": text} if is_base64 else text)
+    return {name: values[0] if len(values) == 1 else values for name, values in headers.items()}
+
+
+def _text(data: bytes | None) -> tuple[str | None, bool]:
+    """Bytes as text, and whether that is base64."""
+    if data is None:
+        return None, False
+    try:
+        return data.decode(), False
+    except UnicodeDecodeError:
+        return b64encode(data).decode(), True

@@ -1,0 +1,181 @@
+"""A client for programs with an event loop: `async with connect_async(url) as broker: ...`
+
+One connection carries everything. It is opened again when it breaks: subscriptions go on where they
+were, what had not left yet is sent, and what had left without an answer is repeated only if
+`retries` allows it. Guide: docs/guides/python_client.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Self, Unpack
+
+from millstream.client.frames import Start
+from millstream.client.groups import AsyncGroups
+from millstream.client.link import Link
+from millstream.client.messages import (
+    Data,
+    HeadersLike,
+    Moment,
+    NewMessage,
+    Sent,
+    Span,
+    outgoing,
+)
+from millstream.client.options import DEFAULT_URL, ClientSettings, Options, socket_url
+from millstream.client.plan import LogPlan, Plan, QueuePlan, QueueType
+from millstream.client.queues import AsyncQueues
+from millstream.client.rest import Rest
+from millstream.client.sending import Sender
+from millstream.client.subscription import AsyncSubscription
+from millstream.client.topics import AsyncTopics
+
+
+class AsyncConnection:
+    """A connection to a broker. Made by `connect_async`; any number of tasks may share it."""
+
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self.url = url
+        self._settings = settings
+        self._link = Link(socket_url(url), settings)
+        self._sender = Sender(
+            self._link, max_unanswered=settings.max_unanswered, retries=settings.retries
+        )
+        self._subscriptions: set[AsyncSubscription] = set()
+        self._rest = Rest(url, timeout_s=settings.timeout_s)
+        self.topics = AsyncTopics(self._link, self._rest)
+        self.groups = AsyncGroups(self._rest)
+        self.queues = AsyncQueues(self._rest)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker is there. What is asked while it is not waits for it."""
+        return self._link.is_connected
+
+    async def open(self) -> None:
+        await self._link.open()
+
+    async def send(
+        self,
+        topic: str,
+        value: Data | None,
+        *,
+        key: Data | None = None,
+        headers: HeadersLike | None = None,
+        partition: int | None = None,
+        timestamp: Moment | None = None,
+        deliver_after: Span | None = None,
+        deliver_at: Moment | None = None,
+    ) -> Sent:
+        """Send a message; return when it is on the broker's disk.
+
+        Raises UnknownTopic, MessageTooLarge and other errors that the broker answers; AnswerLost if
+        it may be stored or not; TimedOut.
+        """
+        message = NewMessage(value, key, headers, partition, timestamp, deliver_after, deliver_at)
+        return await self._sender.send(topic, outgoing(message))
+
+    async def send_many(self, topic: str, values: Iterable[Data | NewMessage | None]) -> list[Sent]:
+        """Send messages, in order; return when all are on the broker's disk.
+
+        Raises PartlySent if some of them were refused, and what `send` raises.
+        """
+        return await self._sender.send_many(topic, list(map(outgoing, values)))
+
+    async def subscribe(
+        self,
+        topic: str,
+        *,
+        start: Start | None = None,
+        group: str | None = None,
+        subscription: str | None = None,
+        type: QueueType | None = None,  # noqa: A002  # Pulsar's word
+        partitions: Sequence[int] | None = None,
+        consumer: str | None = None,
+        prefetch: int | None = None,
+        create: bool = True,
+    ) -> AsyncSubscription:
+        """Receive messages of a topic.
+
+        Alone or with a `group`: all of them, from `start` on, or from where the group has
+        acknowledged. With the name of a `subscription`: as a queue, whose messages its consumers
+        share and acknowledge one by one.
+        """
+        prefetch = prefetch or self._settings.prefetch
+        plan: Plan
+        if subscription is None:
+            if type is not None or consumer is not None:
+                raise ValueError("type and consumer are for queues: give subscription= too")
+            plan = LogPlan(
+                topic=topic,
+                start=start,
+                group=group,
+                partitions=partitions,
+                prefetch=prefetch,
+                create=create,
+            )
+        else:
+            if group is not None or partitions is not None:
+                raise ValueError("group and partitions are for logs: leave subscription= out")
+            plan = QueuePlan(
+                topic=topic,
+                name=subscription,
+                type=type,
+                start=start,
+                consumer=consumer,
+                prefetch=prefetch,
+            )
+        begun = AsyncSubscription(self._link, plan, timeout_s=self._settings.timeout_s)
+        await begun.begin()
+        self._subscriptions = {each for each in self._subscriptions if not each.is_closed}
+        self._subscriptions.add(begun)
+        return begun
+
+    async def close(self) -> None:
+        """Bring out what was sent and acknowledged, then end. May be called twice."""
+        for subscription in list(self._subscriptions):
+            await subscription.close()
+        self._subscriptions.clear()
+        await self._link.close()
+        await self._rest.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Connecting:
+    """What `connect_async` returns: to be awaited, or to be entered."""
+
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self._url = url
+        self._settings = settings
+        self._connection: AsyncConnection | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncConnection]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> AsyncConnection:
+        self._connection = await self.open()
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._connection is not None
+        await self._connection.close()
+
+    async def open(self) -> AsyncConnection:
+        connection = AsyncConnection(self._url, self._settings)
+        await connection.open()
+        return connection
+
+
+def connect_async(url: str = DEFAULT_URL, **options: Unpack[Options]) -> Connecting:
+    """Connect to the broker whose HTTP door is at an address.
+
+    `async with connect_async() as broker:` closes it at the end; `await connect_async()` leaves
+    that to you. Raises ValueError for a bad address or option, Unreachable if nobody answers.
+    """
+    socket_url(url)
+    return Connecting(url, ClientSettings(**options))

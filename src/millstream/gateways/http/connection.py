@@ -1,0 +1,255 @@
+"""One client's connection: uvicorn's, with bounds on what it holds and how long it may take.
+
+The head of a request is limited in size and in time. Who is one too many is told so, and whatever
+is refused before a request begins is told as a problem document, as everywhere else.
+
+Invariant: a connection on which nothing is being answered has a timer that ends it. So has one
+whose answer is whole, and is not taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import TimerHandle
+from collections.abc import Coroutine, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import CloseCode, Frame
+
+from millstream.gateways.http.problems import plain_problem
+from millstream.settings.http import HttpSettings
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGISendEvent
+
+_LINGER_S = 1.0
+"""Who is refused gets to read why, also if it has not stopped to send."""
+_MOST_FRAGMENTS = 10_000
+_BAD_HANDSHAKE = (
+    "this is no handshake of a WebSocket: expected a GET of HTTP/1.1 without a body, with at most "
+    "128 headers and no line longer than 8192 bytes"
+)
+
+
+class Connection(HttpToolsProtocol):
+    """A connection of HTTP, until it becomes a WebSocket."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: HttpSettings,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._settings = settings
+        self._is_over = False
+        self._is_in_head = False
+        self._refusal: tuple[HTTPStatus, str] | None = None
+        """What to tell to whatever is asked."""
+        self._timer: TimerHandle | None = None
+        self._stall_timer: TimerHandle | None = None
+        # A head may begin anywhere in the first of its chunks, and end anywhere in the last.
+        self._chunk_bytes = 0
+        self._first_bytes = 0
+        self._more_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        most = self._settings.max_connections
+        if len(self.connections) > most:
+            self.connections.discard(self)
+            # Clients expect no answer before they have asked.
+            self._refusal = (
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"there are {most} connections, as http.max.connections allows: try again later",
+            )
+            self._timer = self.loop.call_later(_LINGER_S, self._time_out)
+            return
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_timer()
+        self._cancel_stall_timer()
+        # It does so itself only after an end without an error.
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
+        self._chunk_bytes = len(data)
+        if self._is_in_head:
+            self._more_bytes += len(data)
+        super().data_received(data)
+        self._look_at_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._is_in_head = True
+        self._first_bytes = self._chunk_bytes
+        self._more_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        limit = self._settings.request_header_max_bytes
+        if self._first_bytes + self._more_bytes > limit and self._head_bytes() > limit:
+            self._refusal = self._too_large()
+        if self._refusal is not None:
+            # The parser stops, and has `send_400_response` called.
+            raise ValueError
+        self._cancel_timer()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - ours says more
+        unreadable = (HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1 that can be read")
+        self._refuse(*(self._refusal or unreadable))
+
+    def handle_websocket_upgrade(self) -> None:
+        self._is_over = True
+        self._cancel_timer()
+        super().handle_websocket_upgrade()
+        socket = self.transport.get_protocol()
+        assert isinstance(socket, WebSocketsSansIOProtocol)
+        if not socket.handshake_initiated:
+            # It could not read the request, says nothing, and would wait for ever.
+            self.transport.set_protocol(self)
+            self.connections.discard(socket)
+            self._refuse(HTTPStatus.BAD_REQUEST, _BAD_HANDSHAKE)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stall_timer is None:
+            self._watch_writing(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._cancel_stall_timer()
+        super().resume_writing()
+
+    def _watch_writing(self, left_bytes: int) -> None:
+        self._stall_timer = self.loop.call_later(
+            self._settings.body_timeout_s, self._look_at_writing, left_bytes
+        )
+
+    def _look_at_writing(self, before_bytes: int) -> None:
+        """Of an answer that goes on, little is held, and who is slow may be so."""
+        left_bytes = self.transport.get_write_buffer_size()
+        if not self._is_answering and left_bytes >= before_bytes:
+            self._stall_timer = None
+            self.transport.abort()
+        else:
+            self._watch_writing(left_bytes)
+
+    def _cancel_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _look_at_head(self) -> None:
+        """What comes may have no end."""
+        if self._is_over:
+            return
+        if self._is_in_head and self._more_bytes > self._settings.request_header_max_bytes:
+            self._refuse(*self._too_large())
+        elif self._timer is None and not self._is_answering:
+            self._timer = self.loop.call_later(
+                self._settings.request_header_timeout_s, self._time_out
+            )
+
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _head_bytes(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _time_out(self) -> None:
+        self._timer = None
+        limit = self._settings.request_header_timeout_s
+        late = (
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the request has not come whole in {limit} s: http.request.header.timeout.seconds",
+        )
+        if not self._is_answering and not self.transport.is_closing():
+            self._refuse(*(self._refusal or late))
+
+    def _too_large(self) -> tuple[HTTPStatus, str]:
+        limit = self._settings.request_header_max_bytes
+        told = f"path and headers are larger than {limit} bytes: http.request.header.max.bytes"
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, told
+
+    def _refuse(self, status: HTTPStatus, detail: str) -> None:
+        """Tell why, read on without looking, and hang up."""
+        self._is_over = True
+        self._cancel_timer()
+        self._unset_keepalive_if_required()
+        # Not one of those that are waited for, or counted.
+        self.connections.discard(self)
+        if self._is_answering:
+            # In the midst of another answer there is no place for this one.
+            self.transport.close()
+            return
+        response = plain_problem(status, detail)
+        lines = [STATUS_LINE[status]]
+        for name, value in (*response.raw_headers, (b"connection", b"close")):
+            lines += [name, b": ", value, b"\r\n"]
+        self.transport.write(b"".join([*lines, b"\r\n", response.body]))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._timer = self.loop.call_later(_LINGER_S, self.transport.close)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """A connection that has become a WebSocket."""
+
+    _late_pongs: Sequence[bytes] = ()
+
+    def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
+        """Hot: every frame goes through here."""
+        if message["type"] == "websocket.http.response.body":
+            return self._send_refusal(message)
+        return super().send(message)
+
+    async def _send_refusal(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        # It would report as a defect that nothing else comes after a refusal.
+        self.handshake_complete = True
+
+    def handle_cont(self, event: Frame) -> None:
+        """A message is limited in bytes; pieces without any must have an end as well."""
+        super().handle_cont(event)
+        if len(self.frames) > _MOST_FRAGMENTS and not self.close_sent:
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"more than {_MOST_FRAGMENTS} fragments")
+            self.handle_parser_exception()
+
+    def handle_ping(self) -> None:
+        """Who does not read is owed the answer to the last ping alone (RFC 6455, 5.5.3)."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self._late_pongs = self.conn.data_to_send() or self._late_pongs
+
+    def resume_writing(self) -> None:
+        pongs, self._late_pongs = self._late_pongs, ()
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(pongs))
+        super().resume_writing()

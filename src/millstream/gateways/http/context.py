@@ -1,0 +1,102 @@
+"""What every route knows: the broker, once it has started, and whether the door is closing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+from starlette.requests import HTTPConnection, Request
+
+from millstream.broker.broker import Broker
+from millstream.broker.topics import Topic
+from millstream.errors import Unavailable, UnknownTopic
+from millstream.gateways.http.body_room import BodyRoom
+from millstream.settings.http import HttpSettings
+
+
+class Context:
+    """Shared by all requests."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        self.settings = settings
+        self.closing = asyncio.Event()
+        """Set when whoever waits or streams is to come to an end."""
+        self.body_room = BodyRoom(settings.request_buffered_max_bytes)
+        self._broker: Broker | None = None
+        # Of topics that somebody waits for.
+        self._ends: dict[Topic, set[asyncio.Future[None]]] = {}
+
+    @property
+    def broker(self) -> Broker:
+        """Raises Unavailable while the broker recovers."""
+        if self._broker is None:
+            raise Unavailable("the broker is starting: try again in a moment")
+        return self._broker
+
+    @property
+    def has_started(self) -> bool:
+        return self._broker is not None
+
+    def serve(self, broker: Broker) -> None:
+        self._broker = broker
+        broker.topics.on_deleted.append(self._topic_deleted)
+
+    def check_there(self, topic: Topic) -> None:
+        """Raises UnknownTopic for one that was deleted, whatever has its name now."""
+        if self.broker.topics.get(topic.name) is not topic:
+            raise UnknownTopic(topic.name)
+
+    async def deleted(self, topic: Topic) -> None:
+        """Return when a topic is deleted. To be used within `first_of`."""
+        self.check_there(topic)
+        end = asyncio.get_running_loop().create_future()
+        ends = self._ends.setdefault(topic, set())
+        ends.add(end)
+        try:
+            await end
+        finally:
+            ends.discard(end)
+            if not ends:
+                self._ends.pop(topic, None)
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        for end in self._ends.pop(topic, ()):
+            if not end.done():
+                end.set_result(None)
+
+    async def first_of(
+        self, waits: Iterable[Awaitable[Any]], *, request: Request | None = None
+    ) -> bool:
+        """Return when one of some waits is over; the others end with it.
+
+        False if it is not worth going on: the door closes, or the client has hung up.
+        """
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.ensure_future(each, loop=loop) for each in waits]
+        ends: list[asyncio.Task[Any]] = [loop.create_task(self.closing.wait())]
+        if request is not None:
+            ends.append(loop.create_task(_hung_up(request)))
+        try:
+            await asyncio.wait([*tasks, *ends], return_when=asyncio.FIRST_COMPLETED)
+            return not any(each.done() for each in ends)
+        finally:
+            for each in [*tasks, *ends]:
+                each.cancel()
+            await asyncio.gather(*tasks, *ends, return_exceptions=True)
+
+
+def context_of(connection: HTTPConnection) -> Context:
+    context: Context = connection.app.state.context
+    return context
+
+
+def broker_of(connection: HTTPConnection) -> Broker:
+    """Raises Unavailable while the broker recovers."""
+    return context_of(connection).broker
+
+
+async def _hung_up(request: Request) -> None:
+    """Only for a request whose body nobody wants to read any more."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

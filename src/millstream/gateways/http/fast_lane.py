@@ -1,0 +1,73 @@
+"""What stands before the application: the guard, and a short way for the most frequent request.
+
+The short way is for sending messages, past routing and middleware. What it does not know it leaves
+to the application behind it, which has the same route. Cost: benchmarks/http.py.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from millstream.errors import MillstreamError
+from millstream.gateways.http.bodies import HELD, let_go
+from millstream.gateways.http.context import Context
+from millstream.gateways.http.guard import Guard, refuse
+from millstream.gateways.http.problems import answer_of, defect_answer
+from millstream.gateways.http.produce import produce
+
+_log = logging.getLogger(__name__)
+
+_BEFORE = "/topics/"
+_AFTER = "/messages"
+
+
+class FastLane:
+    """An application in front of another one."""
+
+    def __init__(self, app: FastAPI, guard: Guard, context: Context) -> None:
+        self._app = app
+        self._guard = guard
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        complaint = self._guard.complaint(scope)
+        if complaint is not None:
+            await refuse(complaint, scope, receive, send)
+            return
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            if HELD in scope:
+                let_go(scope, self._context)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST":
+            path: str = scope["path"]
+            if path.endswith(_AFTER) and path.startswith(_BEFORE):
+                topic = path[len(_BEFORE) : -len(_AFTER)]
+                if topic and "/" not in topic:
+                    scope["app"] = self._app
+                    try:
+                        response = await _answer(Request(scope, receive), topic)
+                    except ClientDisconnect:
+                        return
+                    await response(scope, receive, send)
+                    return
+        await self._app(scope, receive, send)
+
+
+async def _answer(request: Request, topic: str) -> Response:
+    try:
+        return await produce(request, topic)
+    except MillstreamError as error:
+        return answer_of(error)
+    except ClientDisconnect:
+        raise
+    except Exception:  # Outer edge of a request: the next one is none of its business.
+        _log.exception("sending to %s failed", topic)
+        return defect_answer()

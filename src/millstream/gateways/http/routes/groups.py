@@ -1,0 +1,194 @@
+"""Consumer groups: list, describe with their lag, move, and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter
+from starlette.requests import Request
+
+from millstream.broker.broker import Broker
+from millstream.broker.partition import Partition
+from millstream.errors import InvalidRequest, OffsetOutOfRange, UnknownGroup, UnknownTopic
+from millstream.gateways.http import cursors, pages
+from millstream.gateways.http.bodies import LimitedRoute
+from millstream.gateways.http.context import broker_of
+from millstream.gateways.http.documentation import problems
+from millstream.gateways.http.models import (
+    Done,
+    GroupDescription,
+    GroupList,
+    GroupMember,
+    GroupOffset,
+    GroupOffsets,
+    GroupSummary,
+    NewOffset,
+    NewOffsets,
+    OffsetReset,
+)
+from millstream.groups.classic_description import GroupListing
+from millstream.groups.group_records import Committed
+from millstream.groups.offsets import OffsetToCommit, TopicPartition
+
+router = APIRouter(tags=["groups"], route_class=LimitedRoute)
+
+_NO_EPOCH = -1
+
+
+@router.get("/groups", summary="List groups", responses=problems())
+async def list_groups(request: Request) -> GroupList:
+    listings = broker_of(request).groups.list()
+    return GroupList(groups=[_summary(each) for each in sorted(listings)])
+
+
+@router.get("/groups/{group}", summary="Describe a group, with its lag", responses=problems(404))
+async def describe_group(request: Request, group: str) -> GroupDescription:
+    broker = broker_of(request)
+    listing = _listing(broker, group)
+    offsets = await _offsets(broker, group)
+    return GroupDescription(
+        **_summary(listing).model_dump(),
+        members=await _members(broker, listing),
+        offsets=offsets,
+        lag=sum(each.lag or 0 for each in offsets),
+    )
+
+
+@router.get("/groups/{group}/offsets", summary="How far a group has come", responses=problems(404))
+async def group_offsets(request: Request, group: str) -> GroupOffsets:
+    broker = broker_of(request)
+    _listing(broker, group)
+    return GroupOffsets(group=group, offsets=await _offsets(broker, group))
+
+
+@router.post(
+    "/groups/{group}/offsets",
+    summary="Commit offsets of a group without members",
+    responses=problems(400, 404, 409, 413, 416, 507),
+)
+async def commit(request: Request, group: str, wanted: NewOffsets) -> GroupOffsets:
+    """All of them or none. The group begins with its first commit."""
+    broker = broker_of(request)
+    for each in wanted.offsets:
+        _check(_partition(broker, each.topic, each.partition), each.offset)
+    await cursors.commit(broker, group, [_to_commit(each) for each in wanted.offsets])
+    return GroupOffsets(group=group, offsets=await _offsets(broker, group))
+
+
+@router.post(
+    "/groups/{group}/reset",
+    summary="Let a group without members read a topic from elsewhere",
+    responses=problems(400, 404, 409, 413, 416, 507),
+)
+async def reset(request: Request, group: str, wanted: OffsetReset) -> GroupOffsets:
+    broker = broker_of(request)
+    topic = broker.topics.get(wanted.topic)
+    numbers = wanted.partitions
+    if numbers is None:
+        numbers = [each.number for each in topic.partitions]
+    targets = {
+        number: _target(_partition(broker, wanted.topic, number), wanted) for number in numbers
+    }
+    await cursors.move(broker, group, wanted.topic, targets)
+    return GroupOffsets(group=group, offsets=await _offsets(broker, group))
+
+
+@router.delete(
+    "/groups/{group}", summary="Delete a group without members", responses=problems(404, 409, 507)
+)
+async def delete_group(request: Request, group: str) -> Done:
+    await broker_of(request).groups.delete(group)
+    return Done()
+
+
+def _target(partition: Partition, wanted: OffsetReset) -> int:
+    """The offset that a reset leads to."""
+    if (wanted.to == "offset") != (wanted.offset is not None):
+        raise InvalidRequest("give an offset if, and only if, the reset is to an offset")
+    if (wanted.to == "timestamp") != (wanted.timestamp is not None):
+        raise InvalidRequest("give a timestamp if, and only if, the reset is to a timestamp")
+    if wanted.timestamp is not None:
+        return pages.offset_at(partition, wanted.timestamp)
+    if wanted.offset is not None:
+        _check(partition, wanted.offset)
+        return wanted.offset
+    return pages.start_of(partition, wanted.to)
+
+
+def _check(partition: Partition, offset: int) -> None:
+    """Raises OffsetOutOfRange for a place where nobody can read on."""
+    log = partition.log
+    if not log.start_offset <= offset <= log.end_offset:
+        raise OffsetOutOfRange(
+            offset=offset, start_offset=log.start_offset, end_offset=log.end_offset
+        )
+
+
+def _partition(broker: Broker, topic: str, number: int) -> Partition:
+    return broker.topics.partition(topic, number)
+
+
+def _to_commit(wanted: NewOffset) -> OffsetToCommit:
+    return OffsetToCommit(wanted.topic, wanted.partition, wanted.offset, _NO_EPOCH, wanted.metadata)
+
+
+def _listing(broker: Broker, group: str) -> GroupListing:
+    for each in broker.groups.list():
+        if each.group_id == group:
+            return each
+    raise UnknownGroup(group)
+
+
+def _summary(listing: GroupListing) -> GroupSummary:
+    return GroupSummary(
+        group=listing.group_id,
+        state=str(listing.state),
+        type=listing.group_type,
+        protocol_type=listing.protocol_type,
+    )
+
+
+async def _members(broker: Broker, listing: GroupListing) -> list[GroupMember]:
+    if listing.group_type == "consumer":
+        group = await broker.groups.consumer_describe(listing.group_id)
+        return [
+            GroupMember(
+                member_id=each.member_id,
+                instance_id=each.metadata.instance_id,
+                client_id=each.metadata.client_id,
+                client_host=each.metadata.client_host,
+            )
+            for each in group.members.values()
+        ]
+    return [
+        GroupMember(
+            member_id=each.member_id,
+            instance_id=each.instance_id,
+            client_id=each.client_id,
+            client_host=each.client_host,
+        )
+        for each in broker.groups.describe(listing.group_id).members
+    ]
+
+
+async def _offsets(broker: Broker, group: str) -> list[GroupOffset]:
+    committed: Mapping[TopicPartition, Committed] = await broker.groups.fetch_offsets(group)
+    return [
+        _group_offset(broker, topic, number, known)
+        for (topic, number), known in sorted(committed.items())
+    ]
+
+
+def _group_offset(broker: Broker, topic: str, number: int, known: Committed) -> GroupOffset:
+    try:
+        end_offset: int | None = broker.topics.partition(topic, number).log.last_stable_offset
+    except UnknownTopic:
+        end_offset = None
+    return GroupOffset(
+        topic=topic,
+        partition=number,
+        offset=known.offset,
+        metadata=known.metadata,
+        end_offset=end_offset,
+        lag=None if end_offset is None else max(end_offset - known.offset, 0),
+    )

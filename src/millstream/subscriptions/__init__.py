@@ -1,0 +1,1 @@
+"""Subscriptions: what each has handed out, and what was acknowledged of it. Pure."""

@@ -1,0 +1,128 @@
+"""The HTTP door with a whole broker behind it, in this process, and clients of its WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+
+from millstream import app
+from millstream.broker.broker import Broker
+from millstream.gateways.http.door import HttpDoor
+from millstream.settings.http import HttpSettings
+from millstream.settings.loader import Settings
+
+PATIENCE_S = 20.0
+
+
+class SocketClient:
+    """Speaks JSON over a WebSocket; knows what it was sent, and nothing else."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self._ids = count(1)
+
+    async def say(self, **members: Any) -> None:
+        await self.connection.send(json.dumps(members))
+
+    async def hear(self) -> Any:
+        """The next frame."""
+        return orjson.loads(await asyncio.wait_for(self.connection.recv(), PATIENCE_S))
+
+    async def ask(self, op: str, **members: Any) -> Any:
+        """What is answered to a request, which is the next frame."""
+        number = next(self._ids)
+        await self.say(id=number, op=op, **members)
+        answer = await self.hear()
+        assert answer["id"] == number, answer
+        return answer
+
+    async def result(self, op: str, **members: Any) -> Any:
+        answer = await self.ask(op, **members)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    async def error(self, op: str, **members: Any) -> Any:
+        answer = await self.ask(op, **members)
+        assert "error" in answer, answer
+        return answer["error"]
+
+    async def messages(self, wanted: int) -> list[dict[str, Any]]:
+        """So many messages, from frames that hold nothing else."""
+        found: list[dict[str, Any]] = []
+        while len(found) < wanted:
+            frame = await self.hear()
+            assert "messages" in frame, frame
+            found += frame["messages"]
+        return found
+
+    async def is_silent(self, seconds: float = 0.2) -> bool:
+        try:
+            await asyncio.wait_for(self.connection.recv(), seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    async def end(self) -> tuple[int | None, str | None]:
+        """Code and reason with which the other side closes."""
+        await asyncio.wait_for(self.connection.wait_closed(), PATIENCE_S)
+        return self.connection.close_code, self.connection.close_reason
+
+
+class StreamingDoor:
+    """A door that clients can go through."""
+
+    def __init__(self, broker: Broker, door: HttpDoor, address: str) -> None:
+        self.broker = broker
+        self.door = door
+        self.address = address
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+    @asynccontextmanager
+    async def client(self, path: str = "/ws", **options: Any) -> AsyncIterator[SocketClient]:
+        async with socket_client(self.address, path, **options) as client:
+            yield client
+
+    async def topic(self, name: str, *, partitions: int = 1, **overrides: str) -> None:
+        """Create a topic; settings with underscores for dots."""
+        await self.broker.topics.create(
+            name,
+            partitions=partitions,
+            overrides={key.replace("_", "."): value for key, value in overrides.items()},
+        )
+
+
+@asynccontextmanager
+async def socket_client(
+    address: str, path: str = "/ws", **options: Any
+) -> AsyncIterator[SocketClient]:
+    options = {"max_size": None, "compression": None, "close_timeout": 1, **options}
+    async with connect(f"ws://{address}{path}", **options) as connection:
+        yield SocketClient(connection)
+
+
+@asynccontextmanager
+async def streaming_door(path: Path, **http: Any) -> AsyncIterator[StreamingDoor]:
+    """A door on a free port of loopback; `http` are settings of it."""
+    settings = Settings(http=HttpSettings(listener="127.0.0.1:0", **http))
+    async with app._broker(os.fspath(path), settings, lambda _: None) as (broker, _):
+        door = HttpDoor(settings.http)
+        address = door.open()
+        door.serve(broker)
+        try:
+            yield StreamingDoor(broker, door, address)
+        finally:
+            await door.close()
+            broker.groups.close()
+            await broker.transactions.close()

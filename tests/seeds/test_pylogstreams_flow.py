@@ -1,0 +1,160 @@
+"""The PyLogStreams door under clients that are slow, silent, fast or many."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from tests.clients.broker_process import BrokerProcess
+from tests.seeds.conftest import StartBroker
+from tests.seeds.raw_pylogstreams import RawClient
+
+MIB = 1024**2
+PAYLOAD = b"x" * 1000
+
+
+def registered(broker: BrokerProcess) -> RawClient:
+    client = RawClient(broker.pylogstreams_port)
+    client.register()
+    return client
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the kernel does not tell")
+
+
+def test_a_reader_that_stops_costs_little_delays_nobody_and_gets_everything(
+    start_broker: StartBroker, name: str
+) -> None:
+    broker = start_broker(http="off")
+    messages = 60_000
+    sent = [b"%d %s" % (number, PAYLOAD) for number in range(messages)]
+    with registered(broker) as producer, registered(broker) as stopped, registered(broker) as other:
+        stopped.subscribe(name)
+        other.subscribe(name)
+        producer.publish(name, sent[0])
+        assert other.payloads(name, 1) == sent[:1]
+        before = resident_bytes(broker.pid)
+        publishing = threading.Thread(target=producer.publish, args=(name, *sent[1:]))
+        publishing.start()
+        assert other.payloads(name, messages - 1) == sent[1:]
+        publishing.join()
+        assert resident_bytes(broker.pid) - before < 50 * MIB, "60 MB were published"
+        assert stopped.payloads(name, messages) == sent
+    assert broker.complaints() == []
+
+
+def test_a_client_that_never_reads_can_still_publish(broker: BrokerProcess, name: str) -> None:
+    sent = [b"%d %s" % (number, PAYLOAD) for number in range(30_000)]
+    with registered(broker) as client:
+        client.subscribe(name)
+        client.publish(name, *sent)
+        assert client.payloads(name, len(sent)) == sent
+
+
+def test_many_producers_at_once_lose_nothing_and_each_keeps_its_order(
+    broker: BrokerProcess, name: str
+) -> None:
+    producers, messages = 16, 2_000
+
+    def produce(number: int) -> None:
+        with registered(broker) as producer:
+            for part in range(0, messages, 100):
+                payloads = [b"%d %d" % (number, n) for n in range(part, part + 100)]
+                producer.publish(name, *payloads)
+            producer.finish()
+
+    threads = [threading.Thread(target=produce, args=(number,)) for number in range(producers)]
+    for thread in threads:
+        thread.start()
+    with registered(broker) as subscriber:
+        subscriber.subscribe(name)
+        seen: dict[int, list[int]] = {number: [] for number in range(producers)}
+        for payload in subscriber.payloads(name, producers * messages):
+            producer, number = map(int, payload.split())
+            seen[producer].append(number)
+    for thread in threads:
+        thread.join()
+    assert all(numbers == list(range(messages)) for numbers in seen.values())
+
+
+def test_a_silent_client_is_dropped_and_one_with_a_heartbeat_is_not(
+    start_broker: StartBroker, name: str
+) -> None:
+    broker = start_broker("[pylogstreams]\nheartbeat.ms = 100\n", http="off")
+    with registered(broker) as silent, registered(broker) as alive:
+        silent.subscribe(name)
+        begin_s = time.monotonic()
+        dropped = threading.Event()
+
+        def wait() -> None:
+            assert silent.is_closed()
+            dropped.set()
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not dropped.wait(0.05):
+            alive.ping()
+            assert time.monotonic() - begin_s < 20
+        waiting.join()
+        assert time.monotonic() - begin_s > 0.3, "four heartbeats were not missed yet"
+        alive.subscribe(name)
+        alive.publish(name, b"alive")
+        assert alive.payloads(name, 1) == [b"alive"]
+    [complaint] = broker.complaints()
+    assert "nothing was heard" in complaint
+
+
+def test_who_gets_messages_but_says_nothing_is_silent(start_broker: StartBroker, name: str) -> None:
+    broker = start_broker("[pylogstreams]\nheartbeat.ms = 50\n", http="off")
+    with registered(broker) as silent, registered(broker) as producer:
+        silent.subscribe(name)
+        sent = received = 0
+        deadline_s = time.monotonic() + 20
+        try:
+            while sent == received or silent.receive() is not None:
+                received = sent
+                producer.publish(name, b"news")
+                sent += 1
+                time.sleep(0.005)
+                assert time.monotonic() < deadline_s
+        except ConnectionResetError:
+            pass
+    assert sent > 2
+
+
+def test_a_message_to_a_subscriber_that_waits_is_there_at_once(
+    broker: BrokerProcess, name: str
+) -> None:
+    with registered(broker) as producer, registered(broker) as subscriber:
+        subscriber.subscribe(name)
+        producer.publish(name, b"first")
+        subscriber.payloads(name, 1)
+        latencies_s = []
+        for _ in range(50):
+            time.sleep(0.01)
+            begin_s = time.perf_counter()
+            producer.publish(name, b"news")
+            subscriber.payloads(name, 1)
+            latencies_s.append(time.perf_counter() - begin_s)
+    # PyLogStreams takes 50 ms; the figure itself is for benchmarks/pylogstreams.py.
+    assert sorted(latencies_s)[25] < 0.025
+
+
+def test_many_topics_on_one_connection_are_kept_apart(broker: BrokerProcess, name: str) -> None:
+    topics = [f"{name}-{number}" for number in range(200)]
+    with registered(broker) as producer, registered(broker) as subscriber:
+        for topic in topics:
+            subscriber.subscribe(topic)
+            producer.publish(topic, b"1 " + topic.encode(), b"2 " + topic.encode())
+        seen: dict[str, list[bytes]] = {topic: [] for topic in topics}
+        for _ in range(2 * len(topics)):
+            frame = subscriber.receive()
+            assert frame is not None
+            topic, payload = frame.decode().split(" ", 1)
+            seen[topic].append(payload.encode())
+    assert all(seen[t] == [b"1 " + t.encode(), b"2 " + t.encode()] for t in topics)

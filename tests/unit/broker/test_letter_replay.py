@@ -1,0 +1,126 @@
+"""Dead letters that are sent back, where the disk or the topic does not take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from millstream.broker import letter_replay
+from millstream.broker.broker import Broker
+from millstream.broker.letter_replay import Replayed
+from millstream.broker.sending import NewRecord
+from millstream.errors import DiskFull, MillstreamError
+from tests.fakes.group_home import GroupHome
+from tests.fakes.simulated_flusher import SimulatedFlusher
+from tests.fakes.subscription_home import SubscriptionHome, new_disk
+
+Home = SubscriptionHome
+
+
+@contextmanager
+def dead(*values: bytes) -> Iterator[tuple[Home, Broker]]:
+    """A home whose subscription has dead letters, and what of a broker it takes to replay them."""
+    home = Home(new_disk())
+    home.run(home.subscribe(max_deliveries=1))
+
+    async def let_die() -> Broker:
+        await home.send(*values)
+        while got := await home.receive(1000):
+            await home.nack(*got)
+        await home.let_time_work()
+        groups = GroupHome(home.clock, flusher=SimulatedFlusher(lambda: 0)).groups
+        return cast(
+            Broker,
+            SimpleNamespace(
+                topics=home.topics,
+                subscriptions=home.subscriptions,
+                sender=home.sender,
+                reader=home.reader,
+                groups=groups,
+            ),
+        )
+
+    broker = home.run(let_die())
+    assert len(home.records("t.dlq")) == len(values)
+    try:
+        yield home, broker
+    except BaseException:
+        home.abandon()
+        raise
+    home.stop()
+
+
+def replay(home: Home, broker: Broker, limit: int = 1000) -> Replayed:
+    return home.run(letter_replay.replay(broker, "t", "s", limit=limit))
+
+
+def sent_back(home: Home, count: int) -> list[bytes]:
+    return [bytes(each.value or b"") for each in home.records("t")[count:]]
+
+
+def refuse(home: Home, monkeypatch: pytest.MonkeyPatch, *refused: bytes) -> None:
+    """Let the disk have no room for some values."""
+    send_many = home.sender.send_many
+
+    async def send(topic: str, records: list[NewRecord]) -> Any:
+        results: list[Any] = []
+        for record in records:
+            if record.value in refused:
+                results.append(DiskFull("/data"))
+            else:
+                results += await send_many(topic, [record])
+        return results
+
+    monkeypatch.setattr(home.sender, "send_many", send)
+
+
+def test_letters_that_no_disk_takes_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with dead(b"a", b"b") as (home, broker):
+        with monkeypatch.context() as patched:
+            refuse(home, patched, b"a", b"b")
+            with pytest.raises(MillstreamError):
+                replay(home, broker)
+        assert replay(home, broker) == Replayed(2, [], has_more=False)
+        assert sent_back(home, 2) == [b"a", b"b"]
+
+
+def test_disk_that_is_full_in_between_stops_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with dead(b"a", b"b", b"c") as (home, broker):
+        with monkeypatch.context() as patched:
+            refuse(home, patched, b"b", b"c")
+            done = replay(home, broker)
+        assert (done.count, done.has_more) == (1, True)
+        assert [each.message_id for each in done.failed] == ["0:1", "0:2"]
+        assert replay(home, broker) == Replayed(2, [], has_more=False)
+        assert sent_back(home, 3) == [b"a", b"b", b"c"]
+
+
+def test_letters_far_behind_those_of_others_are_found_and_sent_in_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(letter_replay, "_PAGE_RECORDS", 3)
+    monkeypatch.setattr(letter_replay, "_SENT_RECORDS", 2)
+    monkeypatch.setattr(letter_replay, "_MOST_LOOKED_AT", 10)
+    values = [b"%d" % number for number in range(5)]
+    with dead(*values) as (home, broker):
+        home.run(home.send(*[b"somebody's"] * 100, topic="t.dlq"))
+        assert replay(home, broker, limit=4) == Replayed(4, [], has_more=True)
+        assert replay(home, broker) == Replayed(1, [], has_more=False)
+        assert sent_back(home, 5) == values
+        found = home.run(letter_replay.browse(broker, "t", "s", {0: 3}, limit=9))
+        assert ([each.message_id for each in found.letters], found.next_offsets) == (
+            ["0:3", "0:4"],
+            {0: 15},
+        )
+
+
+def test_how_far_letters_were_sent_back_is_not_forgotten_with_old_offsets() -> None:
+    with dead(b"one", b"two") as (home, broker):
+        assert replay(home, broker) == Replayed(2, [], has_more=False)
+        home.clock.advance_ms(1000 * 24 * 3600 * 1000)
+        broker.groups.expire()
+        assert replay(home, broker) == Replayed(0, [], has_more=False)
