@@ -19,6 +19,7 @@ from millstream.broker.broker import Broker
 from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from millstream.settings.loader import Settings
+from tests.clients.broker_process import BrokerProcess
 
 PATIENCE_S = 20.0
 
@@ -110,6 +111,15 @@ async def socket_client(
     options = {"max_size": None, "compression": None, "close_timeout": 1, **options}
     async with connect(f"ws://{address}{path}", **options) as connection:
         yield SocketClient(connection)
+
+
+@asynccontextmanager
+async def client_of(
+    broker: BrokerProcess, path: str = "/ws", **options: Any
+) -> AsyncIterator[SocketClient]:
+    """A client of a broker in a process of its own."""
+    async with socket_client(f"127.0.0.1:{broker.http_port}", path, **options) as client:
+        yield client
 
 
 @asynccontextmanager

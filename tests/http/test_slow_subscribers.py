@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,9 @@ from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
-from tests.fakes.streaming_door import SocketClient, socket_client, streaming_door
+from tests.fakes.streaming_door import SocketClient, client_of, socket_client, streaming_door
 
 _MIB = 1 << 20
-
-
-@asynccontextmanager
-async def client_of(broker: BrokerProcess, **options: Any) -> AsyncIterator[SocketClient]:
-    async with socket_client(f"127.0.0.1:{broker.http_port}", **options) as client:
-        yield client
 
 
 def anonymous_bytes(pid: int) -> int:

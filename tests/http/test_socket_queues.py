@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -12,32 +10,7 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
-from tests.fakes.streaming_door import SocketClient, socket_client
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), http="127.0.0.1:0") as broker:
-        yield broker
-        broker.stop()
-
-
-@pytest.fixture
-def broker(shared: BrokerProcess) -> Iterator[BrokerProcess]:
-    yield shared
-    assert shared.is_running
-    assert shared.complaints() == []
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return request.node.name.replace("[", "-").rstrip("]")[:200]  # type: ignore[no-any-return]
-
-
-@asynccontextmanager
-async def client_of(broker: BrokerProcess, path: str = "/ws") -> AsyncIterator[SocketClient]:
-    async with socket_client(f"127.0.0.1:{broker.http_port}", path) as client:
-        yield client
+from tests.fakes.streaming_door import SocketClient, client_of
 
 
 async def attach(client: SocketClient, topic: str, **members: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,25 +24,6 @@ from tests.fakes.open_door import open_door, run
 from tests.fakes.streaming_door import socket_client
 
 PATIENCE_S = 20.0
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), http="127.0.0.1:0") as broker:
-        yield broker
-        broker.stop()
-
-
-@pytest.fixture
-def broker(shared: BrokerProcess) -> Iterator[BrokerProcess]:
-    yield shared
-    assert shared.is_running
-    assert shared.complaints() == []
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return request.node.name.replace("[", "-").rstrip("]")[:200]  # type: ignore[no-any-return]
 
 
 class Event(NamedTuple):
