@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 # No assertion about time: a slow machine is no failure.
 settings.register_profile("millstream", deadline=None)
 settings.load_profile("millstream")
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for topics and groups that no other test of its directory uses."""
+    kept = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return kept.removeprefix("test-")[:200].strip("-")

@@ -77,10 +77,3 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         if broker.is_running:
             broker.stop()
     assert [line for broker in started for line in broker.complaints()] == []
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A name for topics and groups that no other test uses."""
-    kept = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return kept.removeprefix("test-")[:200].strip("-")

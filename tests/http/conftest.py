@@ -34,13 +34,6 @@ def web(http_broker: BrokerProcess) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A name for topics and groups that no other test uses."""
-    kept = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return kept.removeprefix("test-")[:200].strip("-")
-
-
-@pytest.fixture
 def broker(http_broker: BrokerProcess) -> BrokerProcess:
     return http_broker
 

@@ -227,7 +227,7 @@ def test_bad_fields_of_a_body_are_told_with_their_values(web: httpx.Client) -> N
     assert "colour = 5: there is nothing of this name" in told["detail"]
 
 
-def test_page_of_another_site_may_not_write(web: httpx.Client, name: str) -> None:
+def test_browser_that_shows_another_site_may_not_write(web: httpx.Client, name: str) -> None:
     foreign = {"origin": "http://evil.example"}
     path = f"/topics/{name}/messages"
     assert web.post(path, json={"value": "x"}, headers=foreign).status_code == 403

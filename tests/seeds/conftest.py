@@ -51,10 +51,3 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     for broker in started:
         if broker.is_running:
             broker.kill()
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """A name for topics that no other test uses."""
-    kept = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    return kept.removeprefix("test-")[:200].strip("-")
