@@ -53,6 +53,14 @@ _DATA = {
     errors.MessageTooLarge: ("size_bytes", "limit_bytes"),
 }
 """What a program will want to know without reading the text."""
+_HINTS: dict[type[MillstreamError], str] = {
+    errors.UnknownTopic: "GET /topics lists those that there are; PUT /topics/{topic} creates one",
+    errors.UnknownSubscription: (
+        "GET /subscriptions lists those that there are; "
+        "PUT /topics/{topic}/subscriptions/{subscription} creates one"
+    ),
+}
+"""What to do where the text names only what is missing."""
 
 
 def status_of(error: MillstreamError) -> HTTPStatus:
@@ -63,6 +71,8 @@ def problem_of(error: MillstreamError) -> dict[str, Any]:
     """The document that tells of an error."""
     name = _WORDS.sub(" ", type(error).__name__).lower()
     data = {field: getattr(error, field) for field in _DATA.get(type(error), ())}
+    if type(error) in _HINTS:
+        data["hint"] = _HINTS[type(error)]
     return {
         "type": f"urn:millstream:{name.replace(' ', '-')}",
         "title": name.capitalize(),

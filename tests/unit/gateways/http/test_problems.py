@@ -78,6 +78,7 @@ def test_type_and_title_come_from_the_name_of_the_error() -> None:
     assert document["type"] == "urn:millstream:unknown-topic"
     assert document["title"] == "Unknown topic"
     assert document["detail"] == "there is no topic 't'"
+    assert "PUT /topics/{topic} creates one" in document["hint"]
 
 
 def test_unknown_partition_of_a_topic_is_told_as_such() -> None:
