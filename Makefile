@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 ARGS ?=
+# Tests wait for disks, timers and other processes about as long as they compute.
+WORKERS ?= $(shell echo $$((2 * $$(nproc) < 8 ? 2 * $$(nproc) : 8)))
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
@@ -13,6 +15,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-
 
 # Written last, so that an interrupted set-up is done again.
 RUN_READY := $(VENV)/.ready-to-run
+SPARK_READY := $(VENV)/.ready-for-spark
 DEV_READY := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
@@ -29,14 +32,14 @@ setup: $(DEV_READY) ## Set up everything for development in .venv
 
 test: $(DEV_READY) ## Run all tests but the torture
 	@scripts/optional_tools.sh
-	@$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal $(ARGS)
+	@$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
 
 torture: $(DEV_READY) ## Run the long crash tests
 	@scripts/optional_tools.sh
 	@$(BIN)/pytest -m torture --timeout 0 $(ARGS)
 
 coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
-	@$(BIN)/pytest --numprocesses auto --maxprocesses 4 --cov $(ARGS)
+	@$(BIN)/pytest --numprocesses $(WORKERS) --cov $(ARGS)
 
 check: $(DEV_READY) ## Check format, lint, types, import rules and tidiness
 	@$(BIN)/ruff format --check .
@@ -57,7 +60,9 @@ peers: $(DEV_READY) ## Bring the servers that the benchmarks compare with
 
 lock: $(DEV_READY) ## Pin the newest dependencies that fit together
 	@$(COMPILE) --upgrade --output-file requirements/base.txt pyproject.toml
-	@$(COMPILE) --upgrade --extra dev --constraint requirements/base.txt \
+	@$(COMPILE) --upgrade --extra demo --constraint requirements/base.txt \
+		--output-file requirements/spark.txt pyproject.toml
+	@$(COMPILE) --upgrade --extra dev --constraint requirements/spark.txt \
 		--output-file requirements/dev.txt pyproject.toml
 
 clean: ## Remove virtual environments, caches and build results; data stays
@@ -65,14 +70,20 @@ clean: ## Remove virtual environments, caches and build results; data stays
 	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
-$(RUN_READY): requirements/base.txt pyproject.toml
+$(RUN_READY): requirements/base.txt pyproject.toml hatch_build.py src/millstream/records/_arrow.pyx
 	@echo "Setting up $(VENV)"
 	@scripts/make_venv.sh $(PYTHON) $(VENV)
 	@$(PIP) --requirement requirements/base.txt
 	@$(PIP) --no-deps --editable .
 	@touch $@
 
-$(DEV_READY): $(RUN_READY) requirements/dev.txt
+$(SPARK_READY): $(RUN_READY) requirements/spark.txt
+	@echo "Setting up Spark"
+	@$(PIP) --requirement requirements/spark.txt
+	@scripts/java.sh $(BIN)/python
+	@touch $@
+
+$(DEV_READY): $(SPARK_READY) requirements/dev.txt
 	@echo "Setting up the tools for development"
 	@$(PIP) --requirement requirements/dev.txt
 	@scripts/optional_tools.sh

@@ -29,6 +29,11 @@ class Scale:
     compaction_runs: int
     compaction_bytes: int
     compaction_keys: int
+    arrow_records: int
+    spark_rounds: int
+    spark_rows: int
+    spark_sink_rows: int
+    spark_batches: int
     topics: int
     syncs: int
     # Of measures that start a server, whose rounds are long.
@@ -65,6 +70,11 @@ FULL = Scale(
     compaction_runs=3,
     compaction_bytes=128 * _MIB,
     compaction_keys=1_000_000,
+    arrow_records=720_000,
+    spark_rounds=3,
+    spark_rows=5_000_000,
+    spark_sink_rows=2_000_000,
+    spark_batches=20,
     topics=1_000,
     syncs=1_000,
     server_rounds=5,
@@ -98,6 +108,11 @@ QUICK = Scale(
     compaction_runs=1,
     compaction_bytes=_MIB,
     compaction_keys=2_000,
+    arrow_records=20_000,
+    spark_rounds=1,
+    spark_rows=20_000,
+    spark_sink_rows=10_000,
+    spark_batches=5,
     topics=2,
     syncs=10,
     server_rounds=1,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import (
     append,
+    arrow,
     cleaning,
     comparison,
     consume,
@@ -14,6 +15,7 @@ from benchmarks import (
     end_to_end,
     group_commit,
     http,
+    kafka_client,
     lookup,
     many_connections,
     many_logs,
@@ -34,6 +36,14 @@ from benchmarks import (
 from benchmarks.bench import Bench
 from benchmarks.row import Row
 
+
+def spark_measure(bench: Bench) -> list[Row]:
+    """Imported when it is run: Spark's own modules are many."""
+    from benchmarks import spark
+
+    return spark.measure(bench)
+
+
 SUITE: Mapping[str, Callable[[Bench], list[Row]]] = {
     "append": append.measure,
     "group_commit": group_commit.measure,
@@ -43,6 +53,7 @@ SUITE: Mapping[str, Callable[[Bench], list[Row]]] = {
     "recovery": recovery.measure,
     "compaction": cleaning.measure,
     "validation": validation.measure,
+    "arrow": arrow.measure,
     "disk_sync": disk_sync.measure,
     "many_logs": many_logs.measure,
     "produce": produce.measure,
@@ -56,8 +67,10 @@ SUITE: Mapping[str, Callable[[Bench], list[Row]]] = {
     "websocket": websocket.measure,
     "pylogstreams": pylogstreams.measure,
     "python_client": python_client.measure,
+    "kafka_client": kafka_client.measure,
     "start": start.measure,
     "many_topics": many_topics.measure,
     "many_connections": many_connections.measure,
+    "spark": spark_measure,
     "peers": comparison.measure,
 }

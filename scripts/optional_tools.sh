@@ -7,7 +7,7 @@ has() {
 }
 
 absent=
-for tool in strace kcat; do
+for tool in strace kcat chromium; do
     has "$tool" || absent="$absent $tool"
 done
 [ -n "$absent" ] || exit 0

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+
+from tests.fakes.lanes import Lanes
 
 # No assertion about time: a slow machine is no failure.
 settings.register_profile("millstream", deadline=None)
 settings.load_profile("millstream")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
+    return Lanes(config, log)
 
 
 @pytest.fixture

@@ -15,11 +15,22 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+ticks_ns = time.perf_counter_ns
+"""Nanoseconds from no particular moment: to measure how long something takes, and only that."""
+
+
 class SystemClock:
     """The machine's wall clock."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+class MonotonicClock:
+    """Never goes back, and counts from no particular moment: for deadlines, not for dates."""
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
 
 class ManualClock:

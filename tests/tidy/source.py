@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _DIRECTORIES = ("src", "tests", "benchmarks", "examples", "docs", "requirements", "scripts", ".ci")
 _SUFFIXES = (".py", ".pyi", ".md", ".toml", ".txt", ".sh", "")
+_PICTURES = (".png",)
+"""They have no text, and links may lead to them."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,12 @@ class Source:
 
 
 def project() -> list[Source]:
-    """Every text file of the project."""
-    return [
-        Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
-        for path in sorted(_paths())
-    ]
+    """Every text file of the project, and its pictures."""
+    return [Source(path.relative_to(ROOT).as_posix(), _text_of(path)) for path in sorted(_paths())]
+
+
+def _text_of(path: Path) -> str:
+    return "" if path.suffix in _PICTURES else path.read_text(encoding="utf-8")
 
 
 def _paths() -> Iterator[Path]:
@@ -60,5 +63,5 @@ def _paths() -> Iterator[Path]:
         candidates += (ROOT / directory).rglob("*")
     for path in candidates:
         hidden = path.name.startswith(".") and path.name != ".gitignore"
-        if path.is_file() and path.suffix in _SUFFIXES and not hidden:
+        if path.is_file() and path.suffix in _SUFFIXES + _PICTURES and not hidden:
             yield path

@@ -102,7 +102,9 @@ def test_module_that_nobody_imports_is_reported() -> None:
     used = Source("src/m/used.py", DOCSTRING)
     dead = Source("src/m/dead.py", "import m.dead\n")
     entry = Source("src/m/__main__.py", "from m import used\n")
-    assert list(rules.every_module_is_used([used, dead, entry])) == [
+    plugin = Source("src/m/plugin.py", '"""One."""\n')
+    project = Source("pyproject.toml", '[project.entry-points.pytest11]\nm = "m.plugin"\n')
+    assert list(rules.every_module_is_used([used, dead, entry, plugin, project])) == [
         "src/m/dead.py: no other module imports it"
     ]
 

@@ -21,8 +21,19 @@
     │   ├── InvalidTransactionTimeout  a transaction cannot be this long
     │   ├── Superseded           its producer has gone on with a newer connection
     │   ├── ClientClosed         the client was closed; open another
+    │   ├── RefusedByBroker      a Kafka broker will not do it
+    │   ├── NotForThisBroker     a broker of a test is of a kind that cannot; make another
+    │   ├── AuthenticationFailed a Kafka broker does not let the user in
+    │   ├── UnsupportedBroker    a Kafka broker is too old or too new for us
     │   ├── InvalidMessageId     no message of the topic has this id
-    │   └── InvalidSetting       a setting has a value that it cannot take
+    │   ├── MissingExtra         packages are not installed; install the extra that has them
+    │   ├── JavaMissing          Spark needs a Java that is not there
+    │   ├── InvalidOption        an option of a Spark reader or writer cannot have this value
+    │   ├── QueryUnnamed         a stream that is written once needs a name
+    │   ├── UnknownOption        a Spark reader or writer has no option of this name
+    │   ├── InvalidPipeline      a pipeline's file cannot be run; see what is wrong in which line
+    │   ├── InvalidSetting       a setting has a value that it cannot take
+    │   └── InvalidSettings      several have
     ├── NotFound                 there is no such thing; create it or look elsewhere
     │   ├── UnknownTopic         no topic or partition has this name
     │   │   └── UnknownPartition the topic is there, and has fewer partitions
@@ -41,9 +52,19 @@
     │   ├── UnknownLeaderEpoch   the client has heard of a newer leader than this broker is
     │   ├── UnknownProducer      the transactional id has another producer; initialise again
     │   ├── InvalidTransactionState  the transaction is in no state for this
+    │   ├── TransactionLost      the transaction was ended otherwise, or by another
     │   ├── PartlySent           some messages were stored and some refused; see which
     │   ├── SubscriptionConflict the subscription is not what the request takes it for
+    │   ├── DataLost             a query should read records that are gone; see which
+    │   ├── TableConflict        rows do not fit into a table; change the query
+    │   ├── CheckpointLost       a query begins anew over what it wrote; see which
+    │   ├── QueryStartedOver     a query brings other rows than it wrote; see which
+    │   ├── QueryTakenOver       another driver writes under the query's name; stop one
+    │   ├── TransactionExpired   a batch took too long, nothing is written; start again
+    │   ├── BatchTorn            part of a batch timed out after it was decided; see which
     │   ├── NotInFlight          messages were acknowledged, or are delivered again
+    │   ├── PipelineBusy         another process runs the pipeline; stop it first
+    │   ├── PipelineFailed       one of its queries ended; put its reason right and run it again
     │   └── NonEmptyGroup        the group has members; stop them first
     │       └── SubscribedGroup  the group reads the topic; stop it first
     ├── Fenced                   a newer owner took over; stop
@@ -61,6 +82,11 @@
     │   ├── UnstableOffset       a transaction may yet change the offset
     │   ├── Unreachable          no broker answers at this address
     │   │   └── HungUp           it has ended the connection; connect again
+    │   ├── SparkLost            the process that a pipeline's queries run in has ended
+    │   ├── ReadStalled          a partition gives no records where there should be some
+    │   ├── BrokerNotReady       a Kafka broker starts, stops, or hands over
+    │   ├── BrokerNotRunning     a broker of a test was not started, or was stopped
+    │   ├── BrokerProcessFailed  the process of a test's broker has ended
     │   ├── AnswerLost           it may have happened or not; look before you repeat it
     │   └── TimedOut             it took longer than the caller would wait
     ├── CorruptData              stored bytes are damaged; restore them or skip them
@@ -99,6 +125,20 @@ from millstream.errors.groups import (
     UnreleasedInstance,
     UnsupportedAssignor,
 )
+from millstream.errors.kafka import (
+    AuthenticationFailed,
+    BrokerNotReady,
+    RefusedByBroker,
+    TransactionLost,
+    UnsupportedBroker,
+)
+from millstream.errors.lake import CheckpointLost, TableConflict
+from millstream.errors.pipelines import (
+    InvalidPipeline,
+    PipelineBusy,
+    PipelineFailed,
+    SparkLost,
+)
 from millstream.errors.records import (
     ChecksumMismatch,
     InvalidBatch,
@@ -115,6 +155,7 @@ from millstream.errors.requests import (
     InvalidPartitions,
     InvalidRegex,
     InvalidSetting,
+    InvalidSettings,
     MalformedMessage,
     OffsetOutOfRange,
     TimedOut,
@@ -123,6 +164,21 @@ from millstream.errors.requests import (
     UnknownTopic,
     UnknownTopicId,
     UnsupportedMediaType,
+)
+from millstream.errors.spark import (
+    DataLost,
+    InvalidOption,
+    JavaMissing,
+    MissingExtra,
+    ReadStalled,
+    UnknownOption,
+)
+from millstream.errors.spark_sink import (
+    BatchTorn,
+    QueryStartedOver,
+    QueryTakenOver,
+    QueryUnnamed,
+    TransactionExpired,
 )
 from millstream.errors.storage import (
     CorruptData,
@@ -137,6 +193,7 @@ from millstream.errors.subscriptions import (
     SubscriptionConflict,
     UnknownSubscription,
 )
+from millstream.errors.testing import BrokerNotRunning, BrokerProcessFailed, NotForThisBroker
 from millstream.errors.transactions import (
     ConcurrentTransaction,
     FencedProducer,
@@ -151,13 +208,20 @@ from millstream.errors.transactions import (
 __all__ = [
     "AlreadyExists",
     "AnswerLost",
+    "AuthenticationFailed",
+    "BatchTorn",
     "BodyStalled",
     "BodyTooLarge",
+    "BrokerNotReady",
+    "BrokerNotRunning",
+    "BrokerProcessFailed",
+    "CheckpointLost",
     "ChecksumMismatch",
     "ClientClosed",
     "ConcurrentTransaction",
     "Conflict",
     "CorruptData",
+    "DataLost",
     "DirectoryLocked",
     "DiskFull",
     "Fenced",
@@ -171,37 +235,55 @@ __all__ = [
     "InvalidBatch",
     "InvalidMessageId",
     "InvalidName",
+    "InvalidOption",
     "InvalidPartitions",
+    "InvalidPipeline",
     "InvalidRecord",
     "InvalidRegex",
     "InvalidRequest",
     "InvalidSetting",
+    "InvalidSettings",
     "InvalidTimeout",
     "InvalidTransactionState",
     "InvalidTransactionTimeout",
+    "JavaMissing",
     "MalformedMessage",
     "MemberIdRequired",
     "MessageTooLarge",
     "MetadataTooLarge",
     "MillstreamError",
+    "MissingExtra",
     "NonEmptyGroup",
+    "NotForThisBroker",
     "NotFound",
     "NotInFlight",
     "OffsetOutOfRange",
     "OutOfOrderSequence",
     "PartlySent",
+    "PipelineBusy",
+    "PipelineFailed",
+    "QueryStartedOver",
+    "QueryTakenOver",
+    "QueryUnnamed",
+    "ReadStalled",
     "RebalanceInProgress",
+    "RefusedByBroker",
+    "SparkLost",
     "StaleMember",
     "StorageFailure",
     "SubscribedGroup",
     "SubscriptionConflict",
     "Superseded",
+    "TableConflict",
     "TimedOut",
     "TooManyFiles",
+    "TransactionExpired",
+    "TransactionLost",
     "Unavailable",
     "UnknownGroup",
     "UnknownLeaderEpoch",
     "UnknownMember",
+    "UnknownOption",
     "UnknownPartition",
     "UnknownProducer",
     "UnknownSubscription",
@@ -212,6 +294,7 @@ __all__ = [
     "UnreleasedInstance",
     "UnstableOffset",
     "UnsupportedAssignor",
+    "UnsupportedBroker",
     "UnsupportedCodec",
     "UnsupportedMediaType",
 ]

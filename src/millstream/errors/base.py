@@ -19,9 +19,12 @@ class NotFound(MillstreamError):
 
     kind: str
     name: str
+    hint: str = ""
+    """What may have been meant, or where to look."""
 
     def __str__(self) -> str:
-        return f"there is no {self.kind} {self.name!r}"
+        hint = f": {self.hint}" if self.hint else ""
+        return f"there is no {self.kind} {self.name!r}{hint}"
 
 
 class Conflict(MillstreamError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.errors.base import Conflict, InvalidRequest, NotFound, Unavailable
@@ -117,6 +118,17 @@ class InvalidSetting(InvalidRequest):
     def __str__(self) -> str:
         prefix = f"{self.source}: " if self.source else ""
         return f"{prefix}{self.name} = {self.value!r}: expected {self.expected}"
+
+
+@dataclass(eq=False)
+class InvalidSettings(InvalidRequest):
+    """Several settings cannot be as they are."""
+
+    problems: Sequence[InvalidSetting]
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n  {each}" for each in self.problems)
+        return f"{len(self.problems)} settings cannot be as they are:{lines}"
 
 
 class UnknownTopic(NotFound):

@@ -111,7 +111,7 @@ def decode_record(  # noqa: C901, PLR0912, PLR0915 - one byte of each number is 
 
     headers: Headers = ()
     if body[position]:
-        headers, position = _read_headers(body, position)
+        headers, position = read_headers(body, position)
     else:
         position += 1
     if position != end:
@@ -119,7 +119,8 @@ def decode_record(  # noqa: C901, PLR0912, PLR0915 - one byte of each number is 
     return _new(Record, (offset, timestamp_ms, key, value, headers)), position
 
 
-def _read_headers(body: bytes, position: int) -> tuple[Headers, int]:
+def read_headers(body: bytes, position: int) -> tuple[Headers, int]:
+    """The headers whose count is at `position`, and the position after them."""
     count, position = read_varint(body, position)
     if count < 0:
         raise InvalidBatch(f"{count} headers")
@@ -157,3 +158,11 @@ def _header_key_bytes(key: str) -> bytes:
 
 
 _new = tuple.__new__
+
+
+def content_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """What a record holds for those who read it, without its numbers."""
+    size = len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += len(name) + len(content or b"")
+    return size

@@ -11,6 +11,8 @@ CATALOG_TOPIC = "__catalog"
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SUBSCRIPTIONS_TOPIC = "__subscriptions"
+PIPELINES_TOPIC = "__millstream_pipelines"
+"""What pipelines tell of themselves: an ordinary topic, which they create and write."""
 _INTERNAL_TOPICS = {CATALOG_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SUBSCRIPTIONS_TOPIC}
 
 
