@@ -20,13 +20,16 @@ DEV_READY := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run setup test torture coverage check format bench peers lock clean
+.PHONY: help run demo setup test torture coverage check format bench peers lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_READY) ## Set up what is needed and start the broker
 	@$(BIN)/millstream serve $(ARGS)
+
+demo: $(SPARK_READY) ## Run a shop's events through a broker and a Spark pipeline, and check the result
+	@$(BIN)/python examples/demo/demo.py $(ARGS)
 
 setup: $(DEV_READY) ## Set up everything for development in .venv
 

@@ -15,8 +15,14 @@ class BrokerProcess(ServerProcess):
     """Runs inside a `with` block, which begins when the broker has answered a request."""
 
     def __init__(
-        self, directory: str, *, has_http: bool = False, has_pylogstreams: bool = False
+        self,
+        directory: str,
+        *,
+        has_http: bool = False,
+        has_pylogstreams: bool = False,
+        module: str = "millstream",
     ) -> None:
+        """`module` is what is run; it must understand what `millstream` does."""
         os.makedirs(directory, exist_ok=True)
         # A port that we know before the broker does, so that we need not wait for it to tell.
         self.address: Address = ("127.0.0.1", free_port())
@@ -27,7 +33,7 @@ class BrokerProcess(ServerProcess):
         pylogstreams = f"{host}:{port}" if has_pylogstreams else "off"
         super().__init__(
             [
-                *(sys.executable, "-m", "millstream", "serve"),
+                *(sys.executable, "-m", module, "serve"),
                 *("--kafka", f"{self.address[0]}:{self.address[1]}"),
                 *("--http", http),
                 *("--pylogstreams", pylogstreams),

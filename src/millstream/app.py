@@ -4,58 +4,113 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream import __version__
 from millstream.broker.broker import Broker
+from millstream.broker.broker_metrics import watch
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
 from millstream.broker.opening import Opened, open_data
+from millstream.broker.pipelines import Pipelines
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.reading import Reader
+from millstream.broker.recovery_reports import log_reports
 from millstream.broker.sending import Sender
 from millstream.broker.subscriptions import Subscriptions
 from millstream.broker.topics import Topics
 from millstream.broker.transaction_markers import TransactionMarkers
 from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock, SystemClock
-from millstream.errors import InvalidSetting
+from millstream.errors import InvalidSetting, MillstreamError
 from millstream.gateways.http.door import HttpDoor
 from millstream.gateways.kafka.listener import Door
 from millstream.gateways.pylogstreams.door import Door as PyLogStreamsDoor
 from millstream.identity import new_client_id, new_id, new_name
 from millstream.settings.domain import split_address
 from millstream.settings.http import HttpSettings
+from millstream.settings.kafka import KafkaSettings
 from millstream.settings.loader import Settings
 from millstream.settings.names import OFFSETS_TOPIC, SUBSCRIPTIONS_TOPIC, TRANSACTIONS_TOPIC
-from millstream.storage.data_directory import DataDirectory
+from millstream.settings.reload import Reload, merged
+from millstream.settings.telemetry import TelemetrySettings
 from millstream.storage.filesystem import Filesystem, LocalFilesystem, passing_trouble
 from millstream.storage.flusher import Flusher
+from millstream.telemetry.logs import set_level
+from millstream.telemetry.tracing import Tracing, open_tracing
+
+_log = logging.getLogger(__name__)
 
 # A compaction thread that is busy lets go of the interpreter this often. Python's own 5 ms would
 # show in the latency of every client.
 _SWITCH_INTERVAL_S = 0.0005
 _OFF = "off"
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_MANY_LINES = 20
 
 Say = Callable[[str], None]
+Addresses = dict[str, str]
 
 
-def run(settings: Settings, *, say: Say) -> None:
-    """Serve until SIGTERM or SIGINT. `say` gets each line meant for a person."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a broker stands on and cannot tell from the machine's own."""
+
+    filesystem: Filesystem = field(default_factory=LocalFilesystem)
+    clock: Clock = field(default_factory=SystemClock)
+    kafka_door: Callable[[Broker, KafkaSettings], Door] | None = None
+    """None for the usual one."""
+    open_tracing: Callable[[TelemetrySettings], Tracing] = open_tracing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A broker that serves, and where: HOST:PORT by the name of the door."""
+
+    broker: Broker
+    addresses: Addresses
+    housekeeping: Housekeeping
+    kafka: Door
+    http: HttpDoor
+    pylogstreams: PyLogStreamsDoor
+
+    def reconfigure(self, read: Settings) -> Reload:
+        """Take over what can change while the broker runs; tells what does, and what has to wait.
+
+        Raises InvalidSetting, and then nothing has changed.
+        """
+        broker = self.broker
+        reload = merged(broker.settings, read)
+        settings = broker.settings = reload.settings
+        self.housekeeping.reconfigure(settings.storage)
+        broker.topics.reconfigure(settings.topics, settings.log)
+        broker.groups.settings = settings.groups
+        broker.transactions.settings = settings.transactions
+        broker.subscriptions.reconfigure(settings.subscriptions)
+        self.kafka.settings = settings.kafka
+        self.http.reconfigure(settings.http)
+        self.pylogstreams.settings = settings.pylogstreams
+        _watch_requests(broker)
+        return reload
+
+
+def run(settings: Settings, *, say: Say, reread: Callable[[], Settings]) -> None:
+    """Serve until SIGTERM or SIGINT. `say` gets each line meant for a person.
+
+    On SIGHUP the settings are read again.
+    """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
-    path = os.path.abspath(os.path.expanduser(settings.storage.data_dir))
-    _run_on_a_loop(_serve(path, settings, say))
-    for signal_number in _STOP_SIGNALS:
+    _run_on_a_loop(_serve(settings, say, reread))
+    for signal_number in (*_STOP_SIGNALS, signal.SIGHUP):
         signal.signal(signal_number, signal.SIG_IGN)
 
 
@@ -68,60 +123,140 @@ def _run_on_a_loop(work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
 
 
-async def _serve(path: str, settings: Settings, say: Say) -> None:
-    stop = asyncio.Event()
+async def _serve(settings: Settings, say: Say, reread: Callable[[], Settings]) -> None:
+    heard: set[int] = set()
+    woken = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stop_soon(*_: object) -> None:
+    def hear(number: int, *_: object) -> None:
+        heard.add(number)
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(stop.set)
+            loop.call_soon_threadsafe(woken.set)
 
     # Not the loop's own handlers: it would forget them while it closes, and then a second signal
     # would kill a broker that has almost stopped well.
-    for signal_number in _STOP_SIGNALS:
-        signal.signal(signal_number, stop_soon)
+    for number in (*_STOP_SIGNALS, signal.SIGHUP):
+        signal.signal(number, hear)
     say(f"millstream {__version__}")
+    async with running(settings, say=say) as broker:
+        while heard.isdisjoint(_STOP_SIGNALS):
+            await woken.wait()
+            woken.clear()
+            if signal.SIGHUP in heard:
+                heard.discard(signal.SIGHUP)
+                _reload(broker, reread)
+        say("stopping")
+    say("stopped")
+
+
+def _reload(broker: Running, reread: Callable[[], Settings]) -> None:
+    try:
+        reload = broker.reconfigure(reread())
+    except MillstreamError as error:
+        _log.error("settings stay as they are: %(error)s", {"error": str(error)})
+        return
+    set_level(reload.settings.telemetry)
+    for change in reload.changed:
+        _log.info("reloaded: %(change)s", change.named())
+    for change in reload.postponed:
+        _log.warning("waits for a restart: %(change)s", change.named())
+    counts = {"changed": len(reload.changed), "postponed": len(reload.postponed)}
+    _log.info("settings reloaded: %(changed)d changed, %(postponed)d wait for a restart", counts)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings, *, say: Say, surroundings: Surroundings | None = None
+) -> AsyncIterator[Running]:
+    """A broker that serves until the block ends, on the event loop of the caller.
+
+    It changes nothing in the process besides: no signals, no limits. Raises what keeps it from
+    starting; what fails later cancels the block, and is raised by it.
+    """
+    surroundings = surroundings or Surroundings()
+    path = _data_path(settings)
+    for key, origin in settings.origins.items():
+        _log.debug("%(setting)s is set by %(origin)s", {"setting": key, "origin": origin})
     say(f"opening {path}")
     async with (
+        _tracing(settings.telemetry, surroundings) as tracing,
         _http_door(settings.http) as (http, http_address),
-        _broker(path, settings, say) as (broker, housekeeping),
+        _broker(path, settings, surroundings, tracing) as (broker, housekeeping),
     ):
-        door = Door(broker, settings.kafka)
-        addresses = {}
-        if settings.kafka.listener != _OFF:
-            addresses["kafka"] = await _open_door(door)
-        if http_address:
-            addresses["http"] = http_address
+        new_door = surroundings.kafka_door or _kafka_door_kind(tracing)
+        kafka = new_door(broker, settings.kafka)
         pylogstreams = PyLogStreamsDoor(broker, settings.pylogstreams, new_client_id=new_client_id)
-        if settings.pylogstreams.listener != _OFF:
-            addresses["pylogstreams"] = await _open_pylogstreams(pylogstreams)
+        addresses = await _open_doors(kafka, http_address, pylogstreams)
         for address in addresses.values():
             if not _is_loopback(address):
                 say(f"whoever reaches {address} can read and write all: there is no authentication")
         try:
             http.serve(broker)
+            _watch_requests(broker)
             say(" ".join([f"ready data={path}", *(f"{n}={a}" for n, a in addresses.items())]))
             async with asyncio.TaskGroup() as tasks:
                 work = [
                     housekeeping.run(),
                     broker.groups.run(),
                     broker.subscriptions.run(),
-                    door.run(),
+                    broker.metrics.run(),
+                    kafka.run(),
                     pylogstreams.run(),
                 ]
-                running = [tasks.create_task(each) for each in work]
-                await stop.wait()
-                say("stopping")
-                for task in running:
+                upkeep = [tasks.create_task(each) for each in work]
+                yield Running(
+                    broker=broker,
+                    addresses=addresses,
+                    housekeeping=housekeeping,
+                    kafka=kafka,
+                    http=http,
+                    pylogstreams=pylogstreams,
+                )
+                for task in upkeep:
                     task.cancel()
         finally:
-            # First: it commits how far its clients have read.
-            await pylogstreams.close()
-            await broker.subscriptions.close()
-            broker.groups.close()
-            await asyncio.gather(door.close(), http.close())
+            # All doors at once: each gives its clients the same seconds to come to an end.
+            await asyncio.gather(
+                _send_waiting_away(broker, pylogstreams), kafka.close(), http.close()
+            )
             await broker.transactions.close()
-    say("stopped")
+
+
+def _watch_requests(broker: Broker) -> None:
+    """Have slow requests logged, if they are to be."""
+    requests = broker.metrics.requests
+    limit_ms = broker.settings.telemetry.slow_request_ms
+    requests.slow_ns = limit_ms * 1_000_000 if limit_ms else sys.maxsize
+    requests.on_slow = _log_slow
+
+
+def _log_slow(request: str, elapsed_ns: int, peer: str, client: str) -> None:
+    _log.info(
+        "slow request: %(request)s of %(peer)s took %(elapsed_ms)d ms",
+        {"request": request, "elapsed_ms": elapsed_ns // 1_000_000, "peer": peer, "client": client},
+    )
+
+
+async def _send_waiting_away(broker: Broker, pylogstreams: PyLogStreamsDoor) -> None:
+    # First: it commits how far its clients have read.
+    await pylogstreams.close()
+    await broker.subscriptions.close()
+    broker.groups.close()
+
+
+def _data_path(settings: Settings) -> str:
+    return os.path.abspath(os.path.expanduser(settings.storage.data_dir))
+
+
+async def _open_doors(kafka: Door, http_address: str, pylogstreams: PyLogStreamsDoor) -> Addresses:
+    addresses = {}
+    if kafka.settings.listener != _OFF:
+        addresses["kafka"] = await _open_door(kafka)
+    if http_address:
+        addresses["http"] = http_address
+    if pylogstreams.settings.listener != _OFF:
+        addresses["pylogstreams"] = await _open_pylogstreams(pylogstreams)
+    return addresses
 
 
 @asynccontextmanager
@@ -142,10 +277,14 @@ async def _http_door(settings: HttpSettings) -> AsyncIterator[tuple[HttpDoor, st
 
 @asynccontextmanager
 async def _broker(
-    path: str, settings: Settings, say: Say
+    path: str,
+    settings: Settings,
+    surroundings: Surroundings | None = None,
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[tuple[Broker, Housekeeping]]:
     """Everything behind the doors; closed in an order that keeps each promise made to a client."""
-    filesystem, clock = LocalFilesystem(), SystemClock()
+    surroundings = surroundings or Surroundings()
+    filesystem, clock = surroundings.filesystem, surroundings.clock
     # Recovery reads the disk; meanwhile the loop stays free to hear a signal.
     opened = await asyncio.to_thread(_open, filesystem, path, settings, clock)
     loop = asyncio.get_running_loop()
@@ -155,8 +294,8 @@ async def _broker(
 
     flusher = Flusher(threads=settings.storage.flush_threads, wake=wake)
     try:
-        for line in _recovery_lines(opened.directory):
-            say(line)
+        log_reports(opened.directory.reports)
+        _log_notes([*opened.directory.take_notes(), *opened.notes])
         housekeeping = Housekeeping(
             opened.directory,
             flusher,
@@ -175,19 +314,22 @@ async def _broker(
             new_id=new_id,
             release=housekeeping.release,
         )
-        for line in [*opened.notes, *await topics.start()]:
-            say(line)
-        yield await _coordinated(topics, flusher, settings, clock), housekeeping
+        for note in await topics.start():
+            _log.info("%(note)s", {"note": note})
+        broker = await _coordinated(topics, flusher, settings, clock, tracing)
+        housekeeping.retention.readers = broker.groups.readers
+        topics.on_deleted.append(lambda topic: housekeeping.retention.forget(topic.name))
+        watch(broker, housekeeping)
+        yield broker, housekeeping
         await topics.close()
     finally:
         flusher.close()
         opened.directory.close()
-        for line in opened.directory.take_notes():
-            say(line)
+        _log_notes(opened.directory.take_notes())
 
 
 async def _coordinated(
-    topics: Topics, flusher: Flusher, settings: Settings, clock: Clock
+    topics: Topics, flusher: Flusher, settings: Settings, clock: Clock, tracing: Tracing | None
 ) -> Broker:
     """The coordinators, with all that their logs hold, and so the whole broker."""
     groups = GroupCoordinator(
@@ -209,7 +351,7 @@ async def _coordinated(
     )
     # After the groups: their offsets are part of transactions that may have to be ended.
     await transactions.start()
-    sender = Sender(topics, flusher, clock=clock)
+    sender = _new_sender(topics, flusher, clock, tracing)
     reader = Reader(max_unpacked_bytes=settings.storage.max_decompressed_bytes)
     subscriptions = Subscriptions(
         topics.state_log(SUBSCRIPTIONS_TOPIC),
@@ -226,12 +368,45 @@ async def _coordinated(
         transactions=transactions,
         producer_ids=producer_ids,
         subscriptions=subscriptions,
+        pipelines=Pipelines(topics, reader, clock=clock),
         sender=sender,
         reader=reader,
         flusher=flusher,
         clock=clock,
         settings=settings,
+        tracing=tracing,
     )
+
+
+@asynccontextmanager
+async def _tracing(
+    settings: TelemetrySettings, surroundings: Surroundings
+) -> AsyncIterator[Tracing | None]:
+    """None, unless it is switched on: then other classes are in the place of the usual ones."""
+    if not settings.tracing:
+        yield None
+        return
+    tracing = surroundings.open_tracing(settings)
+    try:
+        yield tracing
+    finally:
+        await asyncio.to_thread(tracing.close)
+
+
+def _kafka_door_kind(tracing: Tracing | None) -> type[Door]:
+    if tracing is None:
+        return Door
+    from millstream.gateways.kafka.traced_door import TracedDoor
+
+    return TracedDoor
+
+
+def _new_sender(topics: Topics, flusher: Flusher, clock: Clock, tracing: Tracing | None) -> Sender:
+    if tracing is None:
+        return Sender(topics, flusher, clock=clock)
+    from millstream.broker.traced_sender import TracedSender
+
+    return TracedSender(topics, flusher, clock=clock, tracing=tracing)
 
 
 async def _open_door(door: Door) -> str:
@@ -264,19 +439,9 @@ def _is_loopback(address: str) -> bool:
     return host in {"localhost", "::1"} or host.startswith("127.")
 
 
-def _recovery_lines(directory: DataDirectory) -> list[str]:
-    """What recovery did, log by log unless that would be too many lines to read."""
-    reports = directory.reports
-    lines = [line for report in reports for line in report.lines()]
-    if len(lines) > _MANY_LINES:
-        unclean = [report for report in reports if not report.clean]
-        scanned_bytes = sum(report.scanned_bytes for report in unclean)
-        unclean_logs = f"{len(unclean)} of {len(reports)} logs were not stopped cleanly"
-        lines = [
-            f"{unclean_logs}; scanned {scanned_bytes} bytes",
-            *(line for report in reports for line in report.events()),
-        ]
-    return [*directory.take_notes(), *lines]
+def _log_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        _log.warning("%(note)s", {"note": note})
 
 
 def _open(filesystem: Filesystem, path: str, settings: Settings, clock: Clock) -> Opened:

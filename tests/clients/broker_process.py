@@ -22,13 +22,18 @@ STOP_S = 10.0
 # Ports that the system never gives to an outgoing connection. A client that tries again and again
 # to reach a broker that is down could otherwise be given the broker's port, and reach itself.
 FIXED_PORTS = range(20_000, 32_000)
+# Many tests send messages of long ago. A test that is slow would find them deleted, and the broker
+# warning of it.
+_UPKEEP = "log.retention.check.interval.ms"
+_NO_UPKEEP = {"MILLSTREAM_STORAGE_LOG_RETENTION_CHECK_INTERVAL_MS": "3600000"}
 
 
 class BrokerProcess:
     """One data directory, and the process that serves it now, if any.
 
     A `{port}` in the settings stands for the port that it is to have. Doors other than Kafka's are
-    closed, unless an address is given for them.
+    closed, unless an address is given for them. Nothing is deleted or compacted, unless the
+    settings say how often to look for that.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class BrokerProcess:
         self._pylogstreams = pylogstreams
         self._config = home / "broker.toml"
         self._config.write_text(settings.replace("{port}", str(port)))
+        self._environment = os.environ | ({} if _UPKEEP in settings else _NO_UPKEEP)
         self._errors = home / "broker.err"
         self._errors.touch()
         self._seen_bytes = 0
@@ -110,6 +116,7 @@ class BrokerProcess:
             return subprocess.Popen(
                 self._command(),
                 cwd=ROOT,
+                env=self._environment,
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
@@ -148,7 +155,7 @@ class BrokerProcess:
             errors.seek(self._seen_bytes)
             said = errors.read()
         self._seen_bytes += len(said)
-        return [line for line in said.decode().splitlines() if " INFO " not in line]
+        return [line for line in said.decode().splitlines() if '"level": "info"' not in line]
 
     def segments(self, topic: str, partition: int = 0) -> list[Path]:
         return sorted((self.data / "topics" / topic / str(partition)).glob("*.log"))

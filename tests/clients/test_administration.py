@@ -314,3 +314,45 @@ def test_offsets_of_an_empty_group_are_altered(broker: BrokerProcess, name: str)
     asked = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0)])
     (found,) = admin.raw.list_consumer_group_offsets([asked]).values()
     assert [each.offset for each in found.result(DEADLINE_S).topic_partitions] == [6]
+
+
+def test_retention_waits_for_the_groups_that_a_topic_names(
+    start_broker: StartBroker, name: str
+) -> None:
+    """Names and bounds are settings like others; the offset that counts is the committed one."""
+    broker = start_broker("[storage]\nlog.retention.check.interval.ms = 50")
+    admin = Confluent().admin(broker.address)
+    hold = {
+        "millstream.retention.hold.groups": "loader,billing",
+        "millstream.retention.hold.max.ms": "-1",
+    }
+    small = {"segment.bytes": "1", "retention.bytes": "0", "retention.ms": "-1"}
+    admin.create(name, partitions=1, configs={**hold, **small})
+    described = admin.configs(name)
+    assert set((described["millstream.retention.hold.groups"] or "").split(",")) == {
+        "loader",
+        "billing",
+    }
+    assert described["millstream.retention.hold.max.bytes"] == str(10 * 1024**3)
+    with pytest.raises(Refused) as refused:
+        admin.alter(name, {"millstream.retention.hold.max.bytes": "-1"})
+    assert refused.value.code == INVALID_CONFIG
+    for number in range(10):
+        produce(Confluent(), broker.address, numbered(name, 10)[number : number + 1])
+    place = (name, 0)
+    for group, offset in (("loader", 7), ("billing", 3)):
+        committer = Confluent().consumer(broker.address, group=group)
+        committer.commit({place: Committed(offset)})
+        committer.close()
+    reader = Confluent().consumer(broker.address)
+    eventually(lambda: reader.bounds(place)[0] == 3, "what both have read is gone")
+    assert [m.value for m in read_all(Confluent(), broker.address, {place: 3})] == [
+        b"%d" % number for number in range(3, 10)
+    ]
+    admin.alter(name, {"millstream.retention.hold.groups": ""})
+    eventually(lambda: reader.bounds(place)[0] == 9, "nobody holds it back")
+    reader.close()
+    admin.close()
+    lost = [line for line in broker.complaints() if "has not read" in line]
+    assert "deletes offsets 3 to 8, which group 'billing' has not read" in "".join(lost)
+    assert "deletes offsets 7 to 8, which group 'loader' has not read" in "".join(lost)

@@ -182,3 +182,17 @@ def open_directory(disk: FakeFilesystem) -> DataDirectory:
         defaults=SETTINGS,
         clock=owner.clock,
     )
+
+
+def test_failure_that_is_met_again_and_again_keeps_nothing_of_who_met_it() -> None:
+    disk = FakeFilesystem()
+    log, _ = opened_with_two_syncs_under_way(disk)
+    disk.fail_sync(IN_LOG)
+    with pytest.raises(StorageFailure):
+        log.sync()
+    depths = set()
+    for _ in range(5):
+        with pytest.raises(StorageFailure) as caught:
+            log.begin_sync()
+        depths.add(len(caught.traceback))
+    assert len(depths) == 1

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from millstream.broker.broker import Broker
 from millstream.broker.groups import GroupCoordinator
+from millstream.broker.pipelines import Pipelines
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.reading import Reader
 from millstream.broker.sending import Sender
@@ -39,6 +40,7 @@ class AdminDesk:
             groups=cast(GroupCoordinator, None),
             transactions=cast(TransactionCoordinator, None),
             subscriptions=cast(Subscriptions, None),
+            pipelines=cast(Pipelines, None),
             producer_ids=ProducerIds(self.host.topics.allocate_producer_ids),
             sender=Sender(self.host.topics, self.host.flusher, clock=self.host.clock),
             reader=Reader(max_unpacked_bytes=1 << 20),

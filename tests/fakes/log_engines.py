@@ -13,6 +13,7 @@ from millstream.clock import ManualClock
 from millstream.settings.log import LogSettings
 from millstream.storage.filesystem import Filesystem, LocalFilesystem
 from millstream.storage.local_log import LocalLog
+from millstream.storage.memory_filesystem import MemoryFilesystem
 from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import PartitionLog
 from millstream.storage.recovery import LogCheckpoint
@@ -144,6 +145,7 @@ def _fake_disk() -> FakeFilesystem:
 ENGINES: dict[str, Callable[[Path], LogEngine]] = {
     "memory": lambda _: MemoryEngine(),
     "local": lambda path: LocalEngine(LocalFilesystem(), str(path / LOG_NAME)),
+    "local in memory": lambda _: LocalEngine(MemoryFilesystem(), f"/data/{LOG_NAME}"),
     "local on a fake disk": lambda _: LocalEngine(_fake_disk(), f"/data/{LOG_NAME}"),
 }
 

@@ -61,7 +61,7 @@ async def open_door(
 ) -> AsyncIterator[OpenDoor]:
     """A door on a free port of loopback; `kafka` are settings of it."""
     settings = settings or Settings(kafka=KafkaSettings(listener="127.0.0.1:0", **kafka))
-    async with app._broker(os.fspath(path), settings, lambda _: None) as (broker, _):
+    async with app._broker(os.fspath(path), settings) as (broker, _):
         door = Door(broker, settings.kafka)
         address = await door.open()
         upkeep = asyncio.get_running_loop().create_task(door.run())

@@ -126,7 +126,7 @@ async def client_of(
 async def streaming_door(path: Path, **http: Any) -> AsyncIterator[StreamingDoor]:
     """A door on a free port of loopback; `http` are settings of it."""
     settings = Settings(http=HttpSettings(listener="127.0.0.1:0", **http))
-    async with app._broker(os.fspath(path), settings, lambda _: None) as (broker, _):
+    async with app._broker(os.fspath(path), settings) as (broker, _):
         door = HttpDoor(settings.http)
         address = door.open()
         door.serve(broker)

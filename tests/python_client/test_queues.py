@@ -112,6 +112,8 @@ def test_nack_brings_it_again_and_at_last_to_the_dead_letters(
             [again] = await take(queue, 1)
             assert (again.text, again.delivery_count) == ("poison", 1)
             await again.ack()
+            assert await client.queues.purge(found.topic) == 1
+            assert (await client.queues.browse(name, "q")).letters == ()
 
     asyncio.run(run())
 

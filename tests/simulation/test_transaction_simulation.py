@@ -269,7 +269,7 @@ def test_records_admitted_while_an_id_is_waited_for_and_forgotten_are_found_out(
         before = hosted.transaction
         new_id = await self._id_for(before, command)
         now_ms = self._clock.now_ms()
-        settings = self._settings
+        settings = self.settings
         return transitions.init(before, command, now_ms, new_producer_id=new_id, settings=settings)
 
     monkeypatch.setattr(TransactionCoordinator, "_initialised", stale)

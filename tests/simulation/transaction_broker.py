@@ -65,7 +65,7 @@ class DelayedFlusher(Flusher):
             job[1].run()
         except OSError as caught:
             error = caught
-        self._finished.put((job, error))
+        self._finished.put((job, error, 0))
         self.collect()
 
 

@@ -1,8 +1,8 @@
 """Transactional clients of two libraries, with brokers and workers killed under them.
 
-    MILLSTREAM_TORTURE_SECONDS=3600 make torture ARGS="-k histories"
+    TORTURE_SECONDS=3600 make torture ARGS="-k histories"
 
-MILLSTREAM_TORTURE_SEED gives the seed, which is otherwise a new one each time and is printed. What
+TORTURE_SEED gives the seed, which is otherwise a new one each time and is printed. What
 a failed run leaves is kept, and where is printed as well.
 """
 
@@ -58,7 +58,7 @@ SHOWN_ANOMALIES = 10
 
 
 def run_rounds(path: Path, *, seconds: float) -> None:
-    seed = int(os.environ.get("MILLSTREAM_TORTURE_SEED") or Random().getrandbits(32))
+    seed = int(os.environ.get("TORTURE_SEED") or Random().getrandbits(32))
     print(f"seed {seed}")
     total: Counter[str] = Counter()
     rounds = max(round(seconds / ROUND_S), 1)
@@ -141,5 +141,5 @@ def test_readers_of_what_is_not_committed_are_found_out(tmp_path: Path) -> None:
 
 @pytest.mark.torture
 def test_histories_have_no_anomaly(tmp_path: Path) -> None:
-    seconds = float(os.environ.get("MILLSTREAM_TORTURE_SECONDS") or TORTURE_S)
+    seconds = float(os.environ.get("TORTURE_SECONDS") or TORTURE_S)
     run_rounds(tmp_path / "run", seconds=seconds)

@@ -70,7 +70,7 @@ class AppendCycle:
         gathered, self._gathered = self._gathered, {}
         for partition, appended in gathered.items():
             batches = appended.batches
-            appended.outcomes = partition.log.append(batches)
+            appended.outcomes = partition.append(batches)
             if partition.topic.settings.message_timestamp_type == "LogAppendTime":
                 appended.append_time_ms = _append_time(appended)
             last = appended.outcomes[-1]

@@ -162,13 +162,16 @@ class _Burial:
         if kind not in self._told:
             self._told.add(kind)
             _log.error(
-                "subscription %r of topic %s: dead letter of message %d:%d not sent, tried again"
-                " (and others that fail so): %s",
-                self._hosted.name,
-                self._hosted.topic.name,
-                number,
-                offsets[0],
-                error,
+                "subscription %(subscription)r of topic %(topic)s: dead letter of message "
+                "%(partition)d:%(offset)d not sent, tried again (and others that fail so): "
+                "%(error)s",
+                {
+                    "subscription": self._hosted.name,
+                    "topic": self._hosted.topic.name,
+                    "partition": number,
+                    "offset": offsets[0],
+                    "error": error,
+                },
             )
 
 

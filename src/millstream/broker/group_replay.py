@@ -147,7 +147,12 @@ def _decoded(record: Record) -> StoredRecord | None:
         if decode is not None:
             decoded: StoredRecord = decode(key, record.value)
             return decoded
-        _log.warning("the group record at offset %d is of an unknown kind", record.offset)
+        _log.warning(
+            "the group record at offset %(offset)d is of an unknown kind", {"offset": record.offset}
+        )
     except MalformedMessage as error:
-        _log.error("the group record at offset %d cannot be read: %s", record.offset, error)
+        _log.error(
+            "the group record at offset %(offset)d cannot be read: %(error)s",
+            {"offset": record.offset, "error": error},
+        )
     return None

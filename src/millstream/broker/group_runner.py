@@ -304,7 +304,9 @@ class GroupRunner(Generic[GroupT]):
         except MillstreamError:
             self._start_timer(hosted, now_ms + _RETRY_MS)
         except Exception:  # Outer edge of a timer: without it no session would end any more.
-            _log.exception("group %r: the passing of time went wrong", hosted.group_id)
+            _log.exception(
+                "group %(group)r: the passing of time went wrong", {"group": hosted.group_id}
+            )
             self._start_timer(hosted, now_ms + _RETRY_MS)
 
 
@@ -324,5 +326,8 @@ def _cancel_timer(hosted: HostedGroup[Any]) -> None:
 
 def _as_unavailable(group_id: str, failure: BaseException) -> Unavailable:
     """Why a group could not be stored is for the log; to a client the coordinator is away."""
-    _log.error("group %r: its state cannot be stored: %s", group_id, failure)
+    _log.error(
+        "group %(group)r: its state cannot be stored: %(error)s",
+        {"group": group_id, "error": failure},
+    )
     return Unavailable()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from millstream.broker import group_steps as steps
@@ -24,6 +25,7 @@ from millstream.clock import Clock
 from millstream.errors import (
     InvalidName,
     MillstreamError,
+    Unavailable,
     UnknownGroup,
     UnknownPartition,
     UnknownTopic,
@@ -70,8 +72,8 @@ class GroupCoordinator:
     ) -> None:
         """`new_member_id` makes an id that nobody had before out of a client's name."""
         self._state_log = state_log
-        self._settings = settings
-        self._metadata_max_bytes = min(settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
+        self.settings = settings
+        """May become others at any time."""
         self._wall = clock
         # Sessions and rebalances must not end because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
@@ -82,7 +84,7 @@ class GroupCoordinator:
             clock=self._clock,
             encoders=ENCODERS,
             tick=lambda group, now_ms: migration.tick(
-                group, now_ms, topics=topics(), settings=settings
+                group, now_ms, topics=topics(), settings=self.settings
             ),
             deadline_of=migration.deadline_of,
         )
@@ -107,7 +109,7 @@ class GroupCoordinator:
         """The first part of `start`."""
         now_ms = self._clock.now_ms()
         for group_id, stored in stored_groups(self._state_log.batches()).items():
-            group = stored.group(now_ms, self._settings)
+            group = stored.group(now_ms, self.settings)
             self._runner.restore(group_id, group, stored.offsets, stored.pending)
         # A crash may have come between the end of a topic and that of its offsets; another topic
         # of its name must not be read from there.
@@ -116,12 +118,15 @@ class GroupCoordinator:
             try:
                 self._tell(hosted, steps.forget_topics(hosted, lambda name: name not in topics))
             except MillstreamError as error:
-                _log.error("group %r: offsets not forgotten: %s", hosted.group_id, error)
+                _log.error(
+                    "group %(group)r: offsets not forgotten: %(error)s",
+                    {"group": hosted.group_id, "error": error},
+                )
 
     async def run(self) -> None:
         """Forget expired offsets, until cancelled."""
         while True:
-            await asyncio.sleep(self._settings.offsets_retention_check_ms / 1000)
+            await asyncio.sleep(self.settings.offsets_retention_check_ms / 1000)
             for _ in self._expiring():
                 # Other work comes first, however many groups there are.
                 await asyncio.sleep(0)
@@ -147,7 +152,7 @@ class GroupCoordinator:
                 self._clock.now_ms(),
                 group_id=group_id,
                 topics=self._topics(),
-                settings=self._settings,
+                settings=self.settings,
             )
 
         joined: Joined = await self._runner.ask(group_id, step)
@@ -185,7 +190,7 @@ class GroupCoordinator:
                 command._replace(ticket=ticket),
                 self._clock.now_ms(),
                 topics=self._topics(),
-                settings=self._settings,
+                settings=self.settings,
             )
 
         return await self._runner.ask(group_id, step)
@@ -206,7 +211,7 @@ class GroupCoordinator:
                 self._clock.now_ms(),
                 group_id=group_id,
                 topics=self._topics(),
-                settings=self._settings,
+                settings=self.settings,
             )
 
         reply: ConsumerHeartbeatReply = await self._runner.ask(group_id, step)
@@ -233,7 +238,7 @@ class GroupCoordinator:
     ) -> tuple[MillstreamError | None, ...]:
         """Keep offsets; one result for each. Raises what is wrong with the committer."""
         _check_text("group", group_id)
-        limit_bytes = self._metadata_max_bytes
+        limit_bytes = min(self.settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
             refusal = steps.commit_error(hosted, committer)
@@ -254,7 +259,7 @@ class GroupCoordinator:
     @property
     def offsets_retention_ms(self) -> int:
         """How long offsets are kept that nobody uses."""
-        return self._settings.offsets_retention_minutes * 60_000
+        return self.settings.offsets_retention_minutes * 60_000
 
     async def renew(self, group_id: str, keys: Collection[TopicPartition]) -> None:
         """Offsets of a group without members are in use: keep them as if committed now."""
@@ -288,7 +293,7 @@ class GroupCoordinator:
         the caller to see to, with no await between. Raises what is wrong with the committer.
         """
         _check_group_id(group_id)
-        limit_bytes = self._metadata_max_bytes
+        limit_bytes = min(self.settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
         topics = self._topics()
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
@@ -357,6 +362,17 @@ class GroupCoordinator:
         )
         return {**found, **unstable}
 
+    async def readers(self, topic: str, partition: int) -> dict[str, int]:
+        """How far each group has come in a partition; of what may yet be lost, nothing is told."""
+        found = {}
+        for hosted in self._runner.all():
+            committed = hosted.offsets.get((topic, partition))
+            if committed is not None:
+                with suppress(Unavailable):
+                    await self._runner.settled(hosted)
+                    found[hosted.group_id] = committed.offset
+        return found
+
     async def delete_offsets(
         self, group_id: str, wanted: Sequence[TopicPartition]
     ) -> tuple[MillstreamError | None, ...]:
@@ -392,6 +408,10 @@ class GroupCoordinator:
             and not (wanted_types and listing.group_type not in wanted_types)
         ]
 
+    def committed(self) -> Iterator[tuple[GroupListing, Mapping[TopicPartition, Committed]]]:
+        """Every group with what it has committed, as it is now, also of what may yet be lost."""
+        return ((_listing(hosted), hosted.offsets) for hosted in self._runner.all())
+
     async def delete(self, group_id: str) -> None:
         """Raises UnknownGroup, NonEmptyGroup."""
         await self._runner.ask(group_id, steps.delete)
@@ -409,9 +429,12 @@ class GroupCoordinator:
             try:
                 self._expire(hosted)
             except MillstreamError as error:
-                _log.error("group %r: offsets not expired: %s", hosted.group_id, error)
+                _log.error(
+                    "group %(group)r: offsets not expired: %(error)s",
+                    {"group": hosted.group_id, "error": error},
+                )
             except Exception:  # Outer edge: what is wrong with one group is none of the others'.
-                _log.exception("group %r: offsets not expired", hosted.group_id)
+                _log.exception("group %(group)r: offsets not expired", {"group": hosted.group_id})
             yield
 
     def _expire(self, hosted: Hosted) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from millstream.clock import Clock
+from millstream.broker.retention import Retention
+from millstream.clock import Clock, ticks_ns
 from millstream.errors import MillstreamError
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
@@ -27,6 +28,7 @@ from millstream.storage.file_remover import FileRemover
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from millstream.telemetry.histogram import Histogram
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,30 @@ class _Compaction(NamedTuple):
     log: LocalLog
     plan: CompactionPlan
     work: asyncio.Task[CompactionResult]
+
+
+class CleanerWork:
+    """Counters: what compaction has done since the start."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.failures = 0
+        self.read_bytes = 0
+        self.saved_bytes = 0
+        self.times = Histogram()
+
+    def note(self, plan: CompactionPlan, result: CompactionResult, elapsed_ns: int) -> None:
+        """A pass was completed; to be called before its result is put in place."""
+        cleaned = [(each.base_offset, each.next_offset) for each in result.cleaned]
+        replaced_bytes = sum(
+            segment.size
+            for segment in plan.segments
+            if any(base <= segment.base_offset < following for base, following in cleaned)
+        )
+        self.passes += 1
+        self.read_bytes += sum(segment.size for segment in plan.segments)
+        self.saved_bytes += replaced_bytes - sum(each.size for each in result.cleaned)
+        self.times.observe(elapsed_ns)
 
 
 class Housekeeping:
@@ -65,6 +91,12 @@ class Housekeeping:
         self._remover = FileRemover()
         self._flush_tick_ms = _flush_tick_ms(defaults.flush_ms)
         self._compaction: _Compaction | None = None
+        self.retention = Retention()
+        self.work = CleanerWork()
+
+    def reconfigure(self, storage: StorageSettings) -> None:
+        """Work with other settings. What is being waited for is waited for to its end."""
+        self._storage = storage
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -72,6 +104,10 @@ class Housekeeping:
             tasks.create_task(self._every(lambda: self._storage.checkpoint_ms, self._checkpoint))
             tasks.create_task(self._every(lambda: self._storage.retention_check_ms, self._clean))
             tasks.create_task(self._every(lambda: _DELETION_TICK_MS, self._remove_deleted))
+
+    @property
+    def is_compacting(self) -> bool:
+        return self._compaction is not None
 
     async def release(self, logs: Sequence[LocalLog]) -> None:
         """Return when no thread is at work on logs that are about to go."""
@@ -106,7 +142,7 @@ class Housekeeping:
             try:
                 await asyncio.to_thread(write.run)
             except OSError as error:
-                _log.error("the checkpoint could not be written: %s", error)
+                _log.error("the checkpoint could not be written: %(error)s", {"error": error})
 
     async def _clean(self) -> None:
         for log in list(self._directory.logs()):
@@ -114,12 +150,13 @@ class Housekeeping:
                 # Its topic was deleted since.
                 continue
             try:
-                self._expire(log)
-                await self._compact(log)
+                await self._expire(log)
+                if not log.is_closed:
+                    await self._compact(log)
             except (MillstreamError, OSError) as error:
-                _log.error("%s: upkeep failed: %s", log.name, error)
+                _log.error("%(log)s: upkeep failed: %(error)s", {"log": log.name, "error": error})
             except Exception:  # Outer edge: what is wrong with one log is no matter for the others.
-                _log.exception("%s: upkeep failed", log.name)
+                _log.exception("%(log)s: upkeep failed", {"log": log.name})
             # Other work comes first, however many logs there are.
             await asyncio.sleep(0)
         due = self._remover.take_due(self._clock.now_ms())
@@ -131,10 +168,10 @@ class Housekeeping:
             work = asyncio.to_thread(self._remove_trees, leftovers)
             await _to_its_end(asyncio.create_task(work))
 
-    def _expire(self, log: LocalLog) -> None:
-        log.roll_if_due()
-        self._remove_later(log, log.expire())
-        log.rest()
+    async def _expire(self, log: LocalLog) -> None:
+        self._remove_later(log, await self.retention.expire(log))
+        if not log.is_closed:
+            log.rest()
 
     async def _compact(self, log: LocalLog) -> None:
         """Pass after pass, as long as one that is due had no room for all keys."""
@@ -151,32 +188,39 @@ class Housekeeping:
         )
         if plan is None:
             return True
+        began_ns = ticks_ns()
         work = asyncio.create_task(asyncio.to_thread(plan.run))
         self._compaction = _Compaction(log, plan, work)
         try:
             await _to_its_end(work, plan.cancel)
         except asyncio.CancelledError:
             with suppress(MillstreamError, OSError, CompactionCancelled):
-                self._settle(log, plan, work)
+                self._settle(log, plan, work, began_ns)
             raise
         finally:
             self._compaction = None
         try:
-            return self._settle(log, plan, work).is_finished
+            return self._settle(log, plan, work, began_ns).is_finished
         except CompactionCancelled:
             # Its topic is being deleted.
             return True
 
     def _settle(
-        self, log: LocalLog, plan: CompactionPlan, work: asyncio.Task[CompactionResult]
+        self,
+        log: LocalLog,
+        plan: CompactionPlan,
+        work: asyncio.Task[CompactionResult],
+        began_ns: int,
     ) -> CompactionResult:
         """Put what a plan made in its place, or take note that it came to nothing."""
         if log.is_closed:
             # Its files are no longer where they were: there may be another log's by now.
             raise CompactionCancelled
         if (error := work.exception()) is not None:
+            self.work.failures += not isinstance(error, CompactionCancelled)
             abandon(log, plan)
             raise error
+        self.work.note(plan, work.result(), ticks_ns() - began_ns)
         self._remove_later(log, install(log, plan, work.result()))
         return work.result()
 
@@ -190,7 +234,9 @@ class Housekeeping:
                 self._filesystem.remove(path)
             except OSError as error:
                 # It is tried again when the log is next opened.
-                _log.error("%s could not be removed: %s", path, error)
+                _log.error(
+                    "%(path)s could not be removed: %(error)s", {"path": path, "error": error}
+                )
 
     def _remove_trees(self, paths: list[str]) -> None:
         for path in paths:
@@ -198,7 +244,9 @@ class Housekeeping:
                 remove_tree(self._filesystem, path)
             except OSError as error:
                 # It is tried again at the next start.
-                _log.error("%s could not be removed: %s", path, error)
+                _log.error(
+                    "%(path)s could not be removed: %(error)s", {"path": path, "error": error}
+                )
 
 
 def _flush_tick_ms(flush_ms: int) -> int:

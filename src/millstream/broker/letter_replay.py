@@ -306,11 +306,11 @@ async def _send_back(broker: Broker, topic: str, letters: Sequence[Letter]) -> _
             sent.stopped_at.setdefault(letter.partition, letter.record.offset)
             sent.stopped_by = sent.stopped_by or result
     if sent.failed:
+        first, reason = sent.failed[0]
         _log.info(
-            "topic %s: %d dead letters not sent back, the first is %s: %s",
-            topic,
-            len(sent.failed),
-            *sent.failed[0],
+            "topic %(topic)s: %(count)d dead letters not sent back, the first is %(message_id)s: "
+            "%(error)s",
+            {"topic": topic, "count": len(sent.failed), "message_id": first, "error": reason},
         )
     return sent
 

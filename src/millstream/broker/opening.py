@@ -15,7 +15,13 @@ from millstream.clock import Clock
 from millstream.errors import InvalidSetting
 from millstream.records import records_of
 from millstream.settings.log import LogSettings
-from millstream.settings.names import CATALOG_TOPIC, is_internal_topic
+from millstream.settings.names import (
+    CATALOG_TOPIC,
+    OFFSETS_TOPIC,
+    SUBSCRIPTIONS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    is_internal_topic,
+)
 from millstream.settings.overrides import effective
 from millstream.settings.storage import StorageSettings
 from millstream.storage.data_directory import DataDirectory, TopicLogs
@@ -30,6 +36,14 @@ INTERNAL_OVERRIDES: Mapping[str, str] = {
     "max.message.bytes": str(64 * 1024**2),
 }
 """What every topic that holds the broker's own state sets for itself."""
+
+# What is not compacted yet is read at a start: where much is written, segments are small.
+OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
+    OFFSETS_TOPIC: INTERNAL_OVERRIDES,
+    TRANSACTIONS_TOPIC: {**INTERNAL_OVERRIDES, "segment.bytes": str(16 * 1024**2)},
+    SUBSCRIPTIONS_TOPIC: {**INTERNAL_OVERRIDES, "segment.bytes": str(4 * 1024**2)},
+}
+"""What there is besides the catalog, and what each sets for itself."""
 
 
 @dataclass(frozen=True, slots=True)

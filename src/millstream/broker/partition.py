@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from millstream.errors import MillstreamError, StorageFailure, Unavailable
@@ -48,8 +49,24 @@ class Partition:
         """Raises StorageFailure when the log could not be opened."""
         if self._log is None:
             assert self.failure is not None
-            raise self.failure
+            raise self.failure.with_traceback(None)
         return self._log
+
+    def append(self, batches: Sequence[bytearray | memoryview]) -> list[int | MillstreamError]:
+        """Store what a client sent, and count it; one outcome for each batch.
+
+        What a producer repeats is not stored, nor counted, again.
+        """
+        log = self.log
+        offset, size_bytes = log.end_offset, log.appended_bytes
+        outcomes = log.append(batches)
+        # New batches have no gaps: they take as many offsets as they hold messages.
+        messages, size_bytes = log.end_offset - offset, log.appended_bytes - size_bytes
+        traffic = self.topic.traffic
+        for one in (traffic, traffic.whole):
+            one.messages_in += messages
+            one.bytes_in += size_bytes
+        return outcomes
 
     def note_refusal(self, outcome: int | MillstreamError) -> None:
         """Tell whoever reads the log once when the log begins to refuse records, and when it ends.
@@ -60,9 +77,15 @@ class Partition:
             return
         self.is_refusing = not self.is_refusing
         if self.is_refusing:
-            _log.error("%s/%d takes no records: %s", self.topic.name, self.number, outcome)
+            _log.error(
+                "%(topic)s/%(partition)d takes no records: %(error)s",
+                {"topic": self.topic.name, "partition": self.number, "error": outcome},
+            )
         else:
-            _log.info("%s/%d takes records again", self.topic.name, self.number)
+            _log.info(
+                "%(topic)s/%(partition)d takes records again",
+                {"topic": self.topic.name, "partition": self.number},
+            )
 
     def wake(self) -> None:
         """Tell those who wait that there is more, or that they wait in vain."""

@@ -36,6 +36,8 @@ class Reader:
 
     def __init__(self, *, max_unpacked_bytes: int) -> None:
         self._max_unpacked_bytes = max_unpacked_bytes
+        self.waiting = 0
+        """How many wait for more than there is."""
 
     def read(
         self,
@@ -86,9 +88,11 @@ class Reader:
             return False
 
         waiting = Waiting([partition], timeout_ms=timeout_ms, attempt=attempt)
+        self.waiting += 1
         try:
             await done
         finally:
+            self.waiting -= 1
             waiting.give_up()
 
     def _unpacked(self, batch: memoryview, offset: int) -> Iterator[Record]:

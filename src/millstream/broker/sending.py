@@ -174,14 +174,14 @@ class Sender:
                 number = turn % count
         partition = self._topics.partition(topic.name, number)
         if partition.failure is not None:
-            raise partition.failure
+            raise partition.failure.with_traceback(None)
         return partition
 
     def _flush(self) -> None:
         gathered, self._gathered = self._gathered, {}
         for partition, waiting in gathered.items():
             runs = _runs(waiting, partition.topic.settings.max_message_bytes)
-            outcomes = partition.log.append([_batch(run) for run in runs])
+            outcomes = partition.append([_batch(run) for run in runs])
             for run, outcome in zip(runs, outcomes, strict=True):
                 if isinstance(outcome, MillstreamError):
                     _fail(run, outcome)

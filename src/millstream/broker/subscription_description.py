@@ -28,6 +28,8 @@ class SubscriptionDescription(NamedTuple):
     dead: int
     lost: int
     """How many were deleted from the log before they were acknowledged, at most."""
+    receivers: int
+    """How many wait for messages."""
     floors: list[int]
     """By partition, the first offset that is not acknowledged."""
 
@@ -54,5 +56,6 @@ def describe(hosted: HostedSubscription) -> SubscriptionDescription:
         redelivered=sum(queue.redelivered for queue in queues),
         dead=sum(queue.progress.dead for queue in queues),
         lost=sum(queue.progress.lost for queue in queues),
+        receivers=hosted.receivers,
         floors=[queue.progress.floor for queue in queues],
     )

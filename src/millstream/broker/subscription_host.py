@@ -23,7 +23,7 @@ from millstream.broker.topics import Topic
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.records import Record
-from millstream.records.record import Headers
+from millstream.records.record import Headers, content_bytes
 from millstream.settings.subscriptions import SubscriptionLimits
 from millstream.subscriptions.lanes import Lanes
 from millstream.subscriptions.partition_queue import NOBODY, PartitionQueue, Tally
@@ -56,9 +56,9 @@ class Delivery(NamedTuple):
     delivery_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tools:
-    """What every subscription works with."""
+    """What every subscription works with. Only the limits may become others."""
 
     reader: Reader
     store: SubscriptionStore
@@ -141,6 +141,11 @@ class HostedSubscription:
     def full_name(self) -> Name:
         return self.topic.name, self.name
 
+    @property
+    def receivers(self) -> int:
+        """How many wait for messages."""
+        return len(self._waiters)
+
     def _add_queue(self, progress: Progress) -> None:
         lane_of = None if self._lanes is None else self._lanes.lane_of
         self.queues.append(PartitionQueue(self.settings, progress, self.tally, lane_of))
@@ -207,7 +212,7 @@ class HostedSubscription:
         if waiter.answer.done():
             return waiter.answer.result()
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         return []
 
     def _give_back(self, waiter: Waiter) -> None:
@@ -380,10 +385,9 @@ class HostedSubscription:
     def _note(self, failure: MillstreamError | None) -> None:
         if failure is not None and self.failure is None:
             _log.error(
-                "subscription %r of topic %s: a partition cannot be read: %s",
-                self.name,
-                self.topic.name,
-                failure,
+                "subscription %(subscription)r of topic %(topic)s: a partition cannot be "
+                "read: %(error)s",
+                {"subscription": self.name, "topic": self.topic.name, "error": failure},
             )
         self.failure = failure
 
@@ -410,6 +414,8 @@ class HostedSubscription:
             )
             left_bytes -= before_bytes - ready.size_bytes
             deliveries += [self._delivery(number, record, count) for record, count in taken]
+        size_bytes = sum(content_bytes(each.key, each.value, each.headers) for each in deliveries)
+        self.topic.traffic.sent(len(deliveries), size_bytes)
         return deliveries
 
     def _delivery(self, number: int, record: Record, count: int) -> Delivery:
@@ -457,7 +463,10 @@ class HostedSubscription:
         try:
             self.serve()
         except Exception:  # Outer edge of a timer: without it no message would be out of time.
-            _log.exception("subscription %r: the passing of time went wrong", self.name)
+            _log.exception(
+                "subscription %(subscription)r: the passing of time went wrong",
+                {"subscription": self.name},
+            )
             loop = asyncio.get_running_loop()
             self._timer_at = loop.time() + _RETRY_MS / 1000
             self._timer = loop.call_at(self._timer_at, self._on_time)

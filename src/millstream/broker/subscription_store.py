@@ -91,7 +91,7 @@ class SubscriptionStore:
             try:
                 stored = decode(key, value)
             except (MalformedMessage, InvalidSetting) as error:
-                _log.warning("a subscription record cannot be read: %s", error)
+                _log.warning("a subscription record cannot be read: %(error)s", {"error": error})
                 continue
             if stored is None:
                 _log.warning("a subscription record is of a kind that is not known")
@@ -238,5 +238,5 @@ def _fail(waiting: list[asyncio.Future[None]], error: MillstreamError) -> None:
 
 def _as_unavailable(failure: BaseException) -> Unavailable:
     """Why nothing could be stored is for the log; to a client the broker is away."""
-    _log.error("subscriptions cannot be stored: %s", failure)
+    _log.error("subscriptions cannot be stored: %(error)s", {"error": failure})
     return Unavailable()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from millstream.broker.dead_letters import DeadLetters
@@ -92,6 +92,10 @@ class Subscriptions:
         self._is_closed = False
 
     # Life
+
+    def reconfigure(self, limits: SubscriptionLimits) -> None:
+        """What is over a new limit stays; no more comes to it."""
+        self._tools.limits = limits
 
     async def start(self) -> None:
         """Bring back what the log holds. Call once, first, when all topics are known."""
@@ -374,6 +378,10 @@ class Subscriptions:
             for (of_topic, _), hosted in sorted(self._hosted.items())
             if topic in {None, of_topic}
         ]
+
+    def described(self) -> Iterator[SubscriptionDescription]:
+        """All subscriptions, one after the other: whoever goes through them may pause between."""
+        return (describe(each) for each in tuple(self._hosted.values()) if not each.is_gone)
 
     def describe(self, topic: str, name: str) -> SubscriptionDescription:
         """Raises UnknownTopic, UnknownSubscription."""

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from typing import Any, TypeVar
 
 from millstream.broker.opening import (
-    INTERNAL_OVERRIDES,
+    OWN_TOPICS,
     Opened,
     defaults_of,
     settings_of,
@@ -35,26 +35,14 @@ from millstream.errors import (
     UnknownTopicId,
 )
 from millstream.settings.log import LogSettings
-from millstream.settings.names import (
-    CATALOG_TOPIC,
-    OFFSETS_TOPIC,
-    SUBSCRIPTIONS_TOPIC,
-    TRANSACTIONS_TOPIC,
-    is_internal_topic,
-)
+from millstream.settings.names import CATALOG_TOPIC, is_internal_topic
 from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from millstream.telemetry.traffic import Totals, Traffic
 
 _log = logging.getLogger(__name__)
-
-# What is not compacted yet is read at a start: where much is written, segments are small.
-_OWN_TOPICS: Mapping[str, Mapping[str, str]] = {
-    OFFSETS_TOPIC: INTERNAL_OVERRIDES,
-    TRANSACTIONS_TOPIC: {**INTERNAL_OVERRIDES, "segment.bytes": str(16 * 1024**2)},
-    SUBSCRIPTIONS_TOPIC: {**INTERNAL_OVERRIDES, "segment.bytes": str(4 * 1024**2)},
-}
 
 _T = TypeVar("_T")
 
@@ -62,7 +50,16 @@ _T = TypeVar("_T")
 class Topic:
     """A named sequence of partitions."""
 
-    __slots__ = ("is_internal", "name", "overrides", "partitions", "settings", "topic_id", "turn")
+    __slots__ = (
+        "is_internal",
+        "name",
+        "overrides",
+        "partitions",
+        "settings",
+        "topic_id",
+        "traffic",
+        "turn",
+    )
 
     def __init__(self, entry: TopicEntry, settings: LogSettings) -> None:
         self.name = entry.name
@@ -71,6 +68,7 @@ class Topic:
         self.settings = settings
         self.is_internal = is_internal_topic(entry.name)
         self.partitions: list[Partition] = []
+        self.traffic = Traffic()
         # For who adds or removes files: one at a time.
         self.turn = asyncio.Lock()
 
@@ -105,6 +103,7 @@ class Topics:
         self._release = release
         self._catalog_log = self._state_log_of(opened.directory.log(CATALOG_TOPIC, 0))
         self._topics: dict[str, Topic] = {}
+        self.traffic = Totals()
         self._by_id: dict[bytes, Topic] = {}
         self._creating: dict[str, asyncio.Task[Topic]] = {}
         # Held until they are done: the loop itself does not.
@@ -138,7 +137,7 @@ class Topics:
                 offset = self._adopt(name, count)
                 notes.append(f"topic {name!r} was found on disk: adopted with {count} partitions")
         await self._catalog_log.durable(offset)
-        for name, overrides in _OWN_TOPICS.items():
+        for name, overrides in OWN_TOPICS.items():
             if name not in self._topics:
                 await self._create(name, partitions=1, overrides=overrides, internal=True)
         return notes
@@ -299,13 +298,19 @@ class Topics:
             raise
         self._directory.add(logs)
         topic = self._add(entry)
+        # They may have been changed while a thread opened it.
+        self._apply(topic, entry)
         if not topic.is_internal:
-            _log.info("topic %s with %d partitions is created", topic.name, entry.partitions)
+            _log.info(
+                "topic %(topic)s with %(partitions)d partitions is created",
+                {"topic": topic.name, "partitions": entry.partitions},
+            )
         _tell(self.on_changed, topic)
         return topic
 
     def _add(self, entry: TopicEntry) -> Topic:
         topic = Topic(entry, settings_of(entry, self._defaults)[0])
+        topic.traffic.whole = self.traffic
         topic.partitions += [self._partition(topic, n) for n in range(entry.partitions)]
         self._topics[topic.name] = self._by_id[topic.topic_id] = topic
         return topic
@@ -329,7 +334,10 @@ class Topics:
             except NotFound:
                 missing.append(number)
             except MillstreamError as failure:
-                _log.error("%s/%d cannot be opened: %s", name, number, failure)
+                _log.error(
+                    "%(topic)s/%(partition)d cannot be opened: %(error)s",
+                    {"topic": name, "partition": number, "error": failure},
+                )
         settings, _ = settings_of(entry, self._defaults)
         self._directory.add(self._directory.open_new(name, missing, settings))
         self._add(entry)
@@ -380,12 +388,22 @@ class Topics:
         """
         topic = self.get(name)
         entry, offset = self._append(commands.alter_settings(self._catalog, name, changes))
+        self._apply(topic, entry)
+        await self._catalog_log.durable(offset)
+
+    def reconfigure(self, settings: TopicSettings, defaults: LogSettings) -> None:
+        """Let the broker's settings be others, and those of topics that rest on them."""
+        self._settings, self._defaults = settings, defaults
+        self.generation += 1
+        for topic in self._topics.values():
+            self._apply(topic, self._catalog.topics[topic.name])
+
+    def _apply(self, topic: Topic, entry: TopicEntry) -> None:
         topic.overrides = entry.overrides
         topic.settings, _ = settings_of(entry, self._defaults)
         for partition in topic.partitions:
             if partition.failure is None:
                 partition.log.reconfigure(topic.settings)
-        await self._catalog_log.durable(offset)
 
     # Deleting
 
@@ -421,10 +439,13 @@ class Topics:
             for forget in self.forgetting:
                 await forget(entry.name)
             self._append(commands.end_delete(self._catalog, entry.name))
-            _log.info("topic %s is deleted", entry.name)
+            _log.info("topic %(topic)s is deleted", {"topic": entry.name})
         except (OSError, MillstreamError) as error:
             # Its name stays taken; the next start takes away what is left of it.
-            _log.error("topic %s is deleted, but its name is not free: %s", entry.name, error)
+            _log.error(
+                "topic %(topic)s is deleted, but its name is not free: %(error)s",
+                {"topic": entry.name, "error": error},
+            )
 
     # Producer ids
 
@@ -472,4 +493,6 @@ def _tell(listeners: Iterable[Callable[[Topic], None]], topic: Topic) -> None:
         try:
             listener(topic)
         except Exception:  # Outer edge of a listener: what it has to do is not ours to undo.
-            _log.exception("topic %s has changed, and a listener failed", topic.name)
+            _log.exception(
+                "topic %(topic)s has changed, and a listener failed", {"topic": topic.name}
+            )

@@ -93,7 +93,10 @@ class TransactionMarkers:
         try:
             await self._durable(touched)
         except MillstreamError as error:
-            _log.error("transactions that nobody knows may be open again after a crash: %s", error)
+            _log.error(
+                "transactions that nobody knows may be open again after a crash: %(error)s",
+                {"error": error},
+            )
         return is_done
 
     def _settle(
@@ -109,13 +112,15 @@ class TransactionMarkers:
                 return True
             self._mark(partition, ControlType.ABORT, unknown.producer_id, unknown.epoch)
         except MillstreamError as error:
-            _log.error("%s: a transaction that nobody knows stays open for now: %s", place, error)
+            _log.error(
+                "%(log)s: a transaction that nobody knows stays open for now: %(error)s",
+                {"log": place, "error": error},
+            )
             return False
         _log.warning(
-            "%s: aborted a transaction of producer %d, begun at offset %d, that nobody knows",
-            place,
-            unknown.producer_id,
-            unknown.first_offset,
+            "%(log)s: aborted a transaction of producer %(producer_id)d, begun at "
+            "offset %(offset)d, that nobody knows",
+            {"log": place, "producer_id": unknown.producer_id, "offset": unknown.first_offset},
         )
         return True
 

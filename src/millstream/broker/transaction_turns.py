@@ -84,5 +84,6 @@ class TransactionTurns:
         if now_s >= self._next_telling_s:
             self._next_telling_s = now_s + _TELLING_S
             _log.info(
-                "transactional id %.100r is refused: %.300s", hosted.transactional_id, refusal
+                "transactional id %(transactional_id).100r is refused: %(error).300s",
+                {"transactional_id": hosted.transactional_id, "error": refusal},
             )

@@ -79,7 +79,8 @@ class TransactionCoordinator:
     ) -> None:
         self._state_log = state_log
         self._markers = markers
-        self._settings = settings
+        self.settings = settings
+        """May become others at any time."""
         # No transaction times out because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
         self._new_producer_id = new_producer_id
@@ -98,7 +99,10 @@ class TransactionCoordinator:
         for key, record in newest.items():
             decoded = decode(key, record.value)
             if decoded is None:
-                _log.warning("the transaction record at offset %d is unknown", record.offset)
+                _log.warning(
+                    "the transaction record at offset %(offset)d is unknown",
+                    {"offset": record.offset},
+                )
             elif decoded[1] is not None:
                 self._take(HostedTransaction(decoded[0]), decoded[1])
         ending = [each for each in self.registry.all() if each.is_ending]
@@ -110,7 +114,10 @@ class TransactionCoordinator:
                 each.transaction is not None and bool(each.transaction.partitions)
                 for each in hosted
             )
-            _log.info("%d transactional ids, %d with a transaction under way", len(hosted), ongoing)
+            _log.info(
+                "%(count)d transactional ids, %(ongoing)d with a transaction under way",
+                {"count": len(hosted), "ongoing": ongoing},
+            )
         await self._settle_unknown()
 
     async def _settle_unknown(self) -> None:
@@ -167,7 +174,7 @@ class TransactionCoordinator:
             command,
             self._clock.now_ms(),
             new_producer_id=new_producer_id,
-            settings=self._settings,
+            settings=self.settings,
         )
 
     async def add_partitions(self, command: AddPartitions) -> None:
@@ -332,7 +339,10 @@ class TransactionCoordinator:
             hosted.transaction = before
             raise _as_unavailable(ending.transactional_id, failure) from failure
         if transitions.is_fenced(ending):
-            _log.info("%s is aborted, and its producer fenced", _told(ending))
+            _log.info(
+                "%(transaction)s is aborted, and its producer fenced",
+                {"transaction": _told(ending)},
+            )
         # Durable before any marker: from here on the decision is the same after any crash.
         await self._settled(hosted)
         await self._complete(hosted)
@@ -350,10 +360,9 @@ class TransactionCoordinator:
             await self._state_log.durable(hosted.stored_at)
         except MillstreamError as failure:
             _log.error(
-                "the transaction of %r is decided, but could not be ended everywhere, and will be "
-                "tried again: %s",
-                ending.transactional_id,
-                failure,
+                "the transaction of %(transactional_id)r is decided, but could not be ended "
+                "everywhere, and will be tried again: %(error)s",
+                {"transactional_id": ending.transactional_id, "error": failure},
             )
             self._start_timer(hosted, _RETRY_S)
         else:
@@ -393,7 +402,7 @@ class TransactionCoordinator:
     def _set_timer(self, hosted: HostedTransaction) -> None:
         """Have a timer at or before the deadline: one that is early just looks again."""
         assert hosted.transaction is not None
-        deadline_ms = transitions.deadline_ms(hosted.transaction, self._settings)
+        deadline_ms = transitions.deadline_ms(hosted.transaction, self.settings)
         if deadline_ms is None:
             _cancel_timer(hosted)
         else:
@@ -417,7 +426,7 @@ class TransactionCoordinator:
         if before.state.is_ending:
             await self._complete(hosted)
             return
-        after = transitions.tick(before, self._clock.now_ms(), self._settings)
+        after = transitions.tick(before, self._clock.now_ms(), self.settings)
         if after is before:
             self._set_timer(hosted)
             return
@@ -425,7 +434,10 @@ class TransactionCoordinator:
             if after is None:
                 self._expire(hosted, before)
             else:
-                _log.info("%s did not end within %d ms", _told(before), before.timeout_ms)
+                _log.info(
+                    "%(transaction)s did not end within %(timeout_ms)d ms",
+                    {"transaction": _told(before), "timeout_ms": before.timeout_ms},
+                )
                 await self._finish(hosted, after)
         except MillstreamError:
             # Why is in the log.
@@ -437,7 +449,8 @@ class TransactionCoordinator:
         except MillstreamError as failure:
             raise _as_unavailable(unused.transactional_id, failure) from failure
         _log.info(
-            "transactional id %r was not used for long and is forgotten", hosted.transactional_id
+            "transactional id %(transactional_id)r was not used for long and is forgotten",
+            {"transactional_id": hosted.transactional_id},
         )
         self.registry.take(hosted, None)
 
@@ -464,5 +477,8 @@ def _as_unavailable(transactional_id: str, failure: MillstreamError) -> Unavaila
     """Why a transaction could not be stored is for the log; to a client nobody coordinates it."""
     if isinstance(failure, Unavailable) and type(failure) is Unavailable:
         return failure
-    _log.error("the transaction of %r cannot be stored: %s", transactional_id, failure)
+    _log.error(
+        "the transaction of %(transactional_id)r cannot be stored: %(error)s",
+        {"transactional_id": transactional_id, "error": failure},
+    )
     return Unavailable()

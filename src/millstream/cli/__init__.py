@@ -1,37 +1,107 @@
-"""The command line: one file per command, or per noun that several commands are about."""
+"""The command line: one file per command, or per noun that several commands are about.
+
+Exit codes: 0 good; 1 failed; 2 the command was given wrongly; 3 what it is about is not there;
+4 no broker answers; 130 Ctrl-C. A reader of the output that leaves early, as `head` does, is good.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from millstream import __version__
-from millstream.cli import dlq, queue
+from millstream.cli import config, dlq, group, pipeline, queue, segment, topic
+from millstream.cli.bench import bench
+from millstream.cli.consume import consume
+from millstream.cli.doctor import doctor
+from millstream.cli.produce import produce
+from millstream.cli.replay import replay
 from millstream.cli.serve import serve
-from millstream.errors import MillstreamError
+from millstream.errors import (
+    AnswerLost,
+    BrokerNotReady,
+    MillstreamError,
+    NotFound,
+    TimedOut,
+    Unreachable,
+)
 
 __all__ = ["main"]
 
+FAILED = 1
+USAGE = 2
+NOT_FOUND = 3
+UNREACHABLE = 4
+
 _commands = typer.Typer(
     name="millstream",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    epilog=(
+        "Exit codes: 0 good, 1 failed, 2 given wrongly, 3 not found, 4 no broker answers, 130 "
+        "Ctrl-C."
+    ),
 )
 _commands.command()(serve)
+_commands.add_typer(topic.commands, name="topic")
+_commands.command()(produce)
+_commands.command()(consume)
+_commands.add_typer(group.commands, name="group")
 _commands.add_typer(queue.commands, name="queue")
 _commands.add_typer(dlq.commands, name="dlq")
+_commands.add_typer(segment.commands, name="segment")
+_commands.add_typer(config.commands, name="config")
+_commands.add_typer(pipeline.commands, name="pipeline")
+_commands.command()(replay)
+_commands.command()(bench)
+_commands.command()(doctor)
 
 
 def main() -> None:
     """Run one command. What a user can put right is one line, not a traceback."""
     try:
-        _commands()
+        sys.exit(_commands(standalone_mode=False))
+    except _ClickException as error:
+        _fail(_usage(error), USAGE)
+    except typer.Abort:
+        _fail("not done", FAILED)
     except MillstreamError as error:
-        print(f"millstream: {error}", file=sys.stderr)
-        sys.exit(1)
+        _fail(str(error), _code_of(error))
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), FAILED)
+
+
+def _fail(line: str, code: int) -> None:
+    print(f"millstream: {line}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _code_of(error: MillstreamError) -> int:
+    if isinstance(error, NotFound):
+        return NOT_FOUND
+    if isinstance(error, Unreachable | AnswerLost | TimedOut | BrokerNotReady):
+        return UNREACHABLE
+    return FAILED
+
+
+def _usage(error: Any) -> str:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # The command alone was given: it says what else there is.
+        error.show()
+        sys.exit(USAGE)
+    message = " ".join(error.format_message().split())
+    message = message.removesuffix(".").removeprefix("Invalid value: ")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "millstream"
+    return f"{message}: see `{path} --help`"
+
+
+# Typer has a click of its own from some version on, and gives these classes no name.
+_ClickException: Any = next(
+    each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException"
+)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""`millstream dlq`: dead letters of a running broker, looked at and sent back.
+"""`millstream dlq`: dead letters of a running broker, looked at, sent back, or deleted.
 
 Letters are those of a topic's subscriptions. To look, all of them may be meant; to send back, one
 is, since whoever reads the topic gets what is sent back.
@@ -6,16 +6,17 @@ is, since whoever reads the topic gets what is sent back.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from millstream.cli.printout import AsJson, print_json, print_lines, print_table
+from millstream.cli.message_content import content
+from millstream.cli.printout import AsJson, Yes, confirm, print_json, print_lines, print_table
 from millstream.cli.remote import DEFAULT_URL, Url, ask
-from millstream.errors import InvalidRequest
+from millstream.errors import InvalidRequest, UnknownTopic
 
 if TYPE_CHECKING:
     from millstream.client.dead_letters import DeadLetter, Replayed
@@ -114,6 +115,55 @@ def replay(
         raise typer.Exit(1)
 
 
+@commands.command()
+def purge(
+    topic: Topic,
+    *,
+    subscription: Annotated[
+        str | None, typer.Option(help="Only those of this subscription.", show_default="all")
+    ] = None,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    json: AsJson = False,
+) -> None:
+    """Delete dead letters for good: all that lie in the dead letter topic."""
+
+    async def places(queues: AsyncQueues) -> list[str]:
+        names = await _subscriptions(queues, topic)
+        wanted = names if subscription is None else [subscription]
+        found = {(await queues.describe(topic, name)).dead_letter_topic for name in wanted}
+        # Letters of several may lie in one topic, and go with it.
+        others = [
+            f"{each.topic}/{each.name}"
+            for each in await queues.list()
+            if each.dead_letter_topic in found and not (each.topic == topic and each.name in wanted)
+        ]
+        if others:
+            raise InvalidRequest(
+                f"letters of {', '.join(others)} lie in {', '.join(sorted(found))} too, and would "
+                "go with these: purge them together, or let each have a dead letter topic"
+            )
+        return sorted(found)
+
+    found = ask(url, places)
+    confirm(f"Delete all messages of {', '.join(found)}?", yes=yes)
+    counts = {name: ask(url, partial(_purged, name)) for name in found}
+    if json:
+        for name, count in counts.items():
+            print_json({"topic": topic, "dead_letter_topic": name, "deleted": count})
+    else:
+        for name, count in counts.items():
+            print_lines(f"{count} {'letter' if count == 1 else 'letters'} deleted from {name!r}")
+
+
+async def _purged(name: str, queues: AsyncQueues) -> int:
+    try:
+        return await queues.purge(name)
+    except UnknownTopic:
+        # It is made when the first letter comes.
+        return 0
+
+
 async def _subscriptions(queues: AsyncQueues, topic: str) -> list[str]:
     """Names of a topic's subscriptions, at least one. Raises InvalidRequest if there is none."""
     if names := [each.name for each in await queues.list(topic)]:
@@ -177,7 +227,7 @@ def _time(letter: DeadLetter) -> str:
 
 def _shape(name: str, letter: DeadLetter) -> dict[str, Any]:
     """As the broker's HTTP API has it, and whose it is."""
-    shape: dict[str, Any] = {
+    return {
         "topic": letter.topic,
         "subscription": name,
         "message_id": letter.id,
@@ -188,31 +238,5 @@ def _shape(name: str, letter: DeadLetter) -> dict[str, Any]:
         "source_offset": letter.source_offset,
         "delivery_count": letter.delivery_count,
         "reason": letter.reason,
+        **content(letter.key, letter.value, letter.headers),
     }
-    for field, encoding, data in (
-        ("key", "key_encoding", letter.key),
-        ("value", "encoding", letter.value),
-    ):
-        shape[field], is_base64 = _text(data)
-        if is_base64:
-            shape[encoding] = "base64"
-    shape["headers"] = _headers(letter)
-    return shape
-
-
-def _headers(letter: DeadLetter) -> dict[str, Any]:
-    headers: dict[str, list[Any]] = {}
-    for name, data in letter.headers:
-        text, is_base64 = _text(data)
-        headers.setdefault(name, []).append({"base64": text} if is_base64 else text)
-    return {name: values[0] if len(values) == 1 else values for name, values in headers.items()}
-
-
-def _text(data: bytes | None) -> tuple[str | None, bool]:
-    """Bytes as text, and whether that is base64."""
-    if data is None:
-        return None, False
-    try:
-        return data.decode(), False
-    except UnicodeDecodeError:
-        return b64encode(data).decode(), True

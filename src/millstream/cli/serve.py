@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import os
+import sys
 from contextlib import suppress
 from typing import Annotated
 
@@ -37,13 +38,26 @@ def serve(
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(help="TOML file with settings; flags override it."),
+        typer.Option(
+            help="TOML file with settings; the environment and flags override it.",
+            show_default="MILLSTREAM_CONFIG",
+            metavar="FILE",
+        ),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Any other setting, as log.segment.bytes=1024. May be repeated.",
+            metavar="SECTION.NAME=VALUE",
+        ),
     ] = None,
 ) -> None:
-    """Run a broker until it is told to stop by SIGTERM or Ctrl-C."""
+    """Run a broker until it is told to stop by SIGTERM or Ctrl-C. SIGHUP reloads its settings."""
     # The broker takes a while to import, and no other command needs it.
     from millstream import app
     from millstream.settings import loader
+    from millstream.telemetry.logs import start_logging
 
     flags = {
         "data.dir": data_dir,
@@ -52,8 +66,15 @@ def serve(
         "pylogstreams.listener": pylogstreams,
     }
     given = {name: value for name, value in flags.items() if value is not None}
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    app.run(loader.load(config, flags=given), say=_say)
+
+    def read() -> loader.Settings:
+        return loader.load(
+            config, environment=os.environ, flags=given, assignments=assignments or ()
+        )
+
+    settings = read()
+    start_logging(settings.telemetry, sys.stderr)
+    app.run(settings, say=_say, reread=read)
 
 
 def _say(line: str) -> None:

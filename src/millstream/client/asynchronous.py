@@ -8,7 +8,7 @@ were, what had not left yet is sent, and what had left without an answer is repe
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from millstream.client.frames import Start
 from millstream.client.groups import AsyncGroups
@@ -30,6 +30,9 @@ from millstream.client.sending import Sender
 from millstream.client.subscription import AsyncSubscription
 from millstream.client.topics import AsyncTopics
 
+if TYPE_CHECKING:
+    from millstream.client.tracing import ClientTracing
+
 
 class AsyncConnection:
     """A connection to a broker. Made by `connect_async`; any number of tasks may share it."""
@@ -38,9 +41,8 @@ class AsyncConnection:
         self.url = url
         self._settings = settings
         self._link = Link(socket_url(url), settings)
-        self._sender = Sender(
-            self._link, max_unanswered=settings.max_unanswered, retries=settings.retries
-        )
+        self._tracing = _new_tracing(settings)
+        self._sender = _new_sender(self._link, settings, self._tracing)
         self._subscriptions: set[AsyncSubscription] = set()
         self._rest = Rest(url, timeout_s=settings.timeout_s)
         self.topics = AsyncTopics(self._link, self._rest)
@@ -125,7 +127,9 @@ class AsyncConnection:
                 consumer=consumer,
                 prefetch=prefetch,
             )
-        begun = AsyncSubscription(self._link, plan, timeout_s=self._settings.timeout_s)
+        begun = AsyncSubscription(
+            self._link, plan, timeout_s=self._settings.timeout_s, tracing=self._tracing
+        )
         await begun.begin()
         self._subscriptions = {each for each in self._subscriptions if not each.is_closed}
         self._subscriptions.add(begun)
@@ -144,6 +148,23 @@ class AsyncConnection:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _new_tracing(settings: ClientSettings) -> ClientTracing | None:
+    if settings.tracing is False:
+        return None
+    from millstream.client.tracing import ClientTracing
+
+    return ClientTracing(None if settings.tracing is True else settings.tracing)
+
+
+def _new_sender(link: Link, settings: ClientSettings, tracing: ClientTracing | None) -> Sender:
+    most, retries = settings.max_unanswered, settings.retries
+    if tracing is None:
+        return Sender(link, max_unanswered=most, retries=retries)
+    from millstream.client.tracing import TracedSender
+
+    return TracedSender(link, tracing, max_unanswered=most, retries=retries)
 
 
 class Connecting:

@@ -183,3 +183,7 @@ class Queues:
     def replay(self, topic: str, name: str, *, limit: int = 1000) -> Replayed:
         """Send dead letters back to the topic, the oldest first that were not yet."""
         return self._thread.call(self._queues.replay(topic, name, limit=limit))
+
+    def purge(self, topic: str) -> int:
+        """Delete all messages of a topic, as of one for dead letters; how many. Raises NotFound."""
+        return self._thread.call(self._queues.purge(topic))

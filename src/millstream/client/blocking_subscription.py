@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 from millstream.client.frames import Start
 from millstream.client.loop_thread import LoopThread
@@ -53,12 +54,18 @@ class Message(Received):
         """Take more time before it is given to another consumer."""
         self._subscription.extend(self, span)
 
+    def processing(self) -> AbstractContextManager[Any]:
+        """For `with`: a span around what you do with it, if the connection has `tracing`."""
+        tracing = self._subscription.tracing
+        return nullcontext() if tracing is None else tracing.processing(self)
+
 
 class Subscription:
     """Messages of one topic. Made by `Connection.subscribe`."""
 
     def __init__(self, thread: LoopThread, subscription: AsyncSubscription) -> None:
         self.topic = subscription.topic
+        self.tracing = subscription.tracing
         self._thread = thread
         self._subscription = subscription
         self._brought: deque[Message] = deque()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
@@ -26,6 +29,8 @@ class Options(TypedDict, total=False):
     """How many messages a subscription may hold that nobody has taken yet."""
     max_frame_bytes: int
     """What the broker takes at once, and so the limit of a message."""
+    tracing: bool | TracerProvider
+    """Whether to make spans for OpenTelemetry, by its global provider or by the one given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,7 @@ class ClientSettings:
     max_unanswered: int = 10_000
     prefetch: int = 1000
     max_frame_bytes: int = 16 << 20
+    tracing: bool | TracerProvider = False
     # Between two attempts to reach a broker that has gone.
     first_backoff_s: float = 0.05
     backoff_limit_s: float = 2.0

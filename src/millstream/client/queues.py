@@ -118,6 +118,11 @@ class AsyncQueues:
         path = f"{_path(topic, name)}/dlq/replay"
         return replayed(await self._rest.ask("POST", path, {"limit": limit}))
 
+    async def purge(self, topic: str) -> int:
+        """Delete all messages of a topic, as of one for dead letters; how many. Raises NotFound."""
+        answer = await self._rest.ask("DELETE", f"{_topic_path(topic)}/messages")
+        return int(answer["deleted"])
+
 
 def _path(topic: str, name: str) -> str:
     return f"{_topic_path(topic)}/subscriptions/{path_part(name, 'queue')}"

@@ -45,7 +45,7 @@ class Sender:
         finally:
             self._room.give()
 
-    async def send_many(self, topic: str, messages: Iterable[Outgoing]) -> list[Sent]:
+    async def send_many(self, topic: str, messages: Sequence[Outgoing]) -> list[Sent]:
         """Return when all are. Raises PartlySent if some were refused, or the error of all."""
         asked: list[tuple[int, asyncio.Future[Frame]]] = []
         results: list[Sent | MillstreamError] = []

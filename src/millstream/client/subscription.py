@@ -15,7 +15,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Self
 
 from millstream.client.backoff import Backoff
 from millstream.client.failures import failure_of, is_passing
@@ -26,6 +27,9 @@ from millstream.client.plan import Plan
 from millstream.client.requests import Answered
 from millstream.client.settling import ACK, Settled, Settlement, Settler
 from millstream.errors import AnswerLost, ClientClosed, Conflict, MillstreamError, TimedOut
+
+if TYPE_CHECKING:
+    from millstream.client.tracing import ClientTracing
 
 log = logging.getLogger("millstream.client")
 
@@ -67,12 +71,20 @@ class AsyncMessage(Received):
         """Take more time before it is given to another consumer."""
         return self._subscription.extend(self, span)
 
+    def processing(self) -> AbstractContextManager[Any]:
+        """For `with`: a span around what you do with it, if the connection has `tracing`."""
+        tracing = self._subscription.tracing
+        return nullcontext() if tracing is None else tracing.processing(self)
+
 
 class AsyncSubscription:
     """Messages of one topic. Made by `AsyncConnection.subscribe`."""
 
-    def __init__(self, link: Link, plan: Plan, *, timeout_s: float) -> None:
+    def __init__(
+        self, link: Link, plan: Plan, *, timeout_s: float, tracing: ClientTracing | None = None
+    ) -> None:
         self.topic = plan.topic
+        self.tracing = tracing
         self.skipped_count = 0
         """How many messages retention deleted before they could be read."""
         self._link = link

@@ -34,7 +34,7 @@ class BufferPool:
         self.shared_view = memoryview(self.shared)
         self.holders: set[ReceiveBuffer] = set()
         """Everyone with a buffer of its own."""
-        self._free_bytes = limit_bytes
+        self._limit_bytes = self._free_bytes = limit_bytes
         # In order; nobody stands here twice.
         self._line: dict[Callable[[], None], None] = {}
 
@@ -42,6 +42,16 @@ class BufferPool:
     def is_tight(self) -> bool:
         """Whether someone waits for memory, so that nobody should keep what it does not need."""
         return bool(self._line)
+
+    @property
+    def used_bytes(self) -> int:
+        """What is reserved for own buffers."""
+        return self._limit_bytes - self._free_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for memory."""
+        return len(self._line)
 
     def take(self, size: int) -> bool:
         """Whether there is room for so much; then it is taken. Who fits in need not wait in line:

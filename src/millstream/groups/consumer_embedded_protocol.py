@@ -55,11 +55,16 @@ def read_subscription(data: bytes) -> Subscription:
 
 def read_assignment(data: bytes, topics: TopicsView) -> Partitions:
     """By topic id; of topics that exist. Empty bytes assign nothing. Raises MalformedMessage."""
+    return by_topic_id(named_assignment(data), topics)
+
+
+def named_assignment(data: bytes) -> dict[str, Sequence[int]]:
+    """By the name of the topic, whether it exists or not. Raises MalformedMessage."""
     if not data:
         return {}
     version = _version_of(data)
     message, _ = decode_prefix(ConsumerProtocolAssignment, version, data, _VERSION.size)
-    return by_topic_id({p.topic: p.partitions for p in message.assigned_partitions}, topics)
+    return {part.topic: part.partitions for part in message.assigned_partitions}
 
 
 def write_assignment(partitions: Partitions, topics: TopicsView, *, version: int) -> bytes:

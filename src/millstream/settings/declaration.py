@@ -25,6 +25,8 @@ class Setting:
     default: object
     domain: Domain
     doc: str
+    needs_restart: bool = False
+    """Whether a change takes effect only when the broker is started again."""
 
     def parse(self, raw: object, *, source: str = "") -> object:
         """The value that `raw` stands for, or InvalidSetting naming the source."""
@@ -36,9 +38,11 @@ class Setting:
         return value
 
 
-def setting(name: str, default: T, domain: Domain, doc: str) -> T:
+def setting(name: str, default: T, domain: Domain, doc: str, *, needs_restart: bool = False) -> T:
     """A dataclass field that carries its declaration."""
-    declaration = Setting(name=name, default=default, domain=domain, doc=doc)
+    declaration = Setting(
+        name=name, default=default, domain=domain, doc=doc, needs_restart=needs_restart
+    )
     return field(default=default, metadata={_KEY: declaration})
 
 

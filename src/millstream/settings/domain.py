@@ -65,7 +65,7 @@ class Fraction:
 
     def convert(self, raw: object) -> object:
         if isinstance(raw, int | str) and not isinstance(raw, bool):
-            with suppress(ValueError):
+            with suppress(ValueError, OverflowError):
                 return float(raw)
         return raw
 
@@ -143,6 +143,25 @@ class SomeOf:
 
     def contains(self, value: object) -> bool:
         return isinstance(value, frozenset) and bool(value) and value <= set(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Any number of names, none too, written with commas between them."""
+
+    expected: str
+
+    def convert(self, raw: object) -> object:
+        if isinstance(raw, str):
+            raw = raw.split(",") if raw.strip() else []
+        if isinstance(raw, list) and all(isinstance(name, str) for name in raw):
+            return frozenset(name.strip() for name in raw)
+        return raw
+
+    def contains(self, value: object) -> bool:
+        return isinstance(value, frozenset) and all(
+            isinstance(name, str) and name != "" for name in value
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class HttpSettings:
         "127.0.0.1:8000",
         Address(),
         "Where HTTP clients connect; port 0 takes a free one, off closes the door.",
+        needs_restart=True,
     )
     allowed_hosts: frozenset[str] = setting(
         "http.allowed.hosts",
@@ -45,6 +46,7 @@ class HttpSettings:
         HostNames(),
         "Names by which clients may call the broker, besides localhost and addresses; * is any. "
         "Without it: on a loopback address none, elsewhere any.",
+        needs_restart=True,
     )
     request_header_max_bytes: int = setting(
         "http.request.header.max.bytes",
@@ -63,12 +65,14 @@ class HttpSettings:
         16 * _MIB,
         Whole(1024, INT_MAX),
         "Largest body of a request, line of a stream of lines, or WebSocket message.",
+        needs_restart=True,
     )
     request_buffered_max_bytes: int = setting(
         "http.request.buffered.max.bytes",
         128 * _MIB,
         Whole(1024, LONG_MAX),
         "Bytes of large bodies of all requests together; past it, more wait and are not read.",
+        needs_restart=True,
     )
     body_timeout_s: int = setting(
         "http.request.body.timeout.seconds",
@@ -100,6 +104,7 @@ class HttpSettings:
         75,
         Whole(1, 86_400),
         "A connection on which nothing was asked for this long is closed.",
+        needs_restart=True,
     )
     stream_queue_messages: int = setting(
         "http.stream.queue.messages",

@@ -20,18 +20,21 @@ class KafkaSettings:
         "127.0.0.1:9092",
         Address(),
         "Where Kafka clients connect; port 0 takes a free one, off closes the door.",
+        needs_restart=True,
     )
     advertised_listener: str = setting(
         "advertised.listeners",
         "",
         Reachable(),
         "Address that clients are told to use; empty for the one they connected to.",
+        needs_restart=True,
     )
     request_max_bytes: int = setting(
         "socket.request.max.bytes",
         100 * _MIB,
         Whole(1024, INT_MAX),
         "Largest request; a connection that announces a larger one is closed.",
+        needs_restart=True,
     )
     control_request_max_bytes: int = setting(
         "millstream.control.request.max.bytes",
@@ -74,6 +77,7 @@ class KafkaSettings:
         1024 * _MIB,
         Whole(1, LONG_MAX),
         "Memory for all requests being received; past it, connections that need more wait.",
+        needs_restart=True,
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",

@@ -1,178 +1,189 @@
-"""Reads settings from a TOML file and lets flags override it.
+"""Reads settings from a TOML file, the environment and the command line.
 
-    [log]
-    segment.bytes = 1073741824
+    [log]                                     MILLSTREAM_LOG_SEGMENT_BYTES=1073741824
+    segment.bytes = 1073741824                --set log.segment.bytes=1073741824
     "retention.ms" = 604800000
 
-A key may be quoted or dotted; both mean the same. Whatever is not a known setting with a value
-in its range is refused, with the file and the line.
+What comes later in that order wins. Whatever is not a known setting with a value in its range is
+refused: the file and the line, the variable or the flag is told, the value, and what is expected.
+All that is wrong is told at once.
 """
 
 from __future__ import annotations
 
-import tomllib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
-from millstream.errors import InvalidSetting
-from millstream.settings.declaration import Setting, declarations
-from millstream.settings.groups import GroupSettings
-from millstream.settings.http import HttpSettings
-from millstream.settings.kafka import KafkaSettings
-from millstream.settings.log import LogSettings
-from millstream.settings.pylogstreams import PyLogStreamsSettings
-from millstream.settings.storage import StorageSettings
-from millstream.settings.subscriptions import SubscriptionLimits
-from millstream.settings.topics import TopicSettings
-from millstream.settings.transactions import TransactionSettings
+from millstream.errors import InvalidSetting, InvalidSettings
+from millstream.settings.sections import (
+    PLACES,
+    SECTIONS,
+    VARIABLE_PREFIX,
+    Place,
+    Settings,
+)
+from millstream.settings.toml_file import FileEntry, read_entries
 
-# Sections of the file, each with the class that declares its settings.
-SECTIONS: dict[str, type] = {
-    "storage": StorageSettings,
-    "log": LogSettings,
-    "topics": TopicSettings,
-    "groups": GroupSettings,
-    "transactions": TransactionSettings,
-    "subscriptions": SubscriptionLimits,
-    "kafka": KafkaSettings,
-    "http": HttpSettings,
-    "pylogstreams": PyLogStreamsSettings,
-}
+__all__ = ["CONFIG_VARIABLE", "SECTIONS", "Settings", "load"]
+
+CONFIG_VARIABLE = "MILLSTREAM_CONFIG"
+_COMMAND_LINE = "command line"
+# Kubernetes sets these in every container beside a service that is called millstream-something.
+_OF_KUBERNETES = re.compile(
+    r".*_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+_OF_OTHERS = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_KAFKA", "MILLSTREAM_URL"}
+"""Commands and files of pipelines take the address of their broker from them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings of a broker. A component is given its own part."""
+class _Given(NamedTuple):
+    """A value that somebody gave a setting."""
 
-    storage: StorageSettings = field(default_factory=StorageSettings)
-    log: LogSettings = field(default_factory=LogSettings)
-    topics: TopicSettings = field(default_factory=TopicSettings)
-    groups: GroupSettings = field(default_factory=GroupSettings)
-    transactions: TransactionSettings = field(default_factory=TransactionSettings)
-    subscriptions: SubscriptionLimits = field(default_factory=SubscriptionLimits)
-    kafka: KafkaSettings = field(default_factory=KafkaSettings)
-    http: HttpSettings = field(default_factory=HttpSettings)
-    pylogstreams: PyLogStreamsSettings = field(default_factory=PyLogStreamsSettings)
+    place: Place
+    raw: object
+    source: str
 
 
-def load(path: str | None = None, *, flags: Mapping[str, object] | None = None) -> Settings:
-    """Settings from the file, if any, with `flags` (by setting name) over it."""
-    values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
+@dataclass(slots=True)
+class _Loading:
+    """What was found so far."""
+
+    values: dict[str, dict[str, Any]] = field(default_factory=lambda: {n: {} for n in SECTIONS})
+    origins: dict[str, str] = field(default_factory=dict)
+    problems: list[InvalidSetting] = field(default_factory=list)
+
+    def take(self, given: Iterable[_Given | InvalidSetting]) -> None:
+        for each in given:
+            if isinstance(each, InvalidSetting):
+                self.problems.append(each)
+                continue
+            place, raw, source = each
+            try:
+                value = place.setting.parse(raw, source=source)
+            except InvalidSetting as problem:
+                self.problems.append(problem)
+            else:
+                self.values[place.section][place.field_name] = value
+                self.origins[place.key] = source
+
+    def settings(self) -> Settings:
+        """Raises InvalidSetting, or InvalidSettings where there are several."""
+        components: dict[str, Any] = {}
+        for section, kind in SECTIONS.items():
+            try:
+                components[section] = kind(**self.values[section])
+            except InvalidSetting as problem:
+                # Settings that each are fine, and do not go together.
+                problem.source = self.origins.get(f"{section}.{problem.name}", "")
+                self.problems.append(problem)
+        if len(self.problems) > 1:
+            raise InvalidSettings(self.problems)
+        if self.problems:
+            raise self.problems[0]
+        return Settings(**components, origins=self.origins)
+
+
+def load(
+    path: str | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+    assignments: Iterable[str] = (),
+) -> Settings:
+    """Settings from the file, if any, the environment over it, and over both the command line.
+
+    `flags` are by setting name; an assignment is `section.name=value`.
+    """
+    variables = environment or {}
+    named_by = "--config"
+    if path is None and variables.get(CONFIG_VARIABLE):
+        path, named_by = variables[CONFIG_VARIABLE], CONFIG_VARIABLE
+    loading = _Loading()
     if path is not None:
-        text = _read(path)
-        for section, name, raw in _entries(_parse(text, path)):
-            source = _source(path, text, f"{section}.{name}")
-            field_name, declaration = _declaration(section, name, raw, source)
-            if field_name in values[section]:
-                raise InvalidSetting(
-                    name=name, value=raw, expected="to be set only once", source=source
-                )
-            values[section][field_name] = declaration.parse(raw, source=source)
-    for name, raw in (flags or {}).items():
-        section = _section_of(name)
-        field_name, declaration = _by_name(section)[name]
-        values[section][field_name] = declaration.parse(raw, source="command line")
-    return Settings(**{name: kind(**values[name]) for name, kind in SECTIONS.items()})
+        loading.take(_of_file(read_entries(path, named_by=named_by)))
+    loading.take(_of_environment(variables))
+    loading.take(
+        _Given(next(place for place in PLACES if place.setting.name == name), raw, _COMMAND_LINE)
+        for name, raw in (flags or {}).items()
+    )
+    loading.take(_of_assignment(text) for text in assignments)
+    return loading.settings()
 
 
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidSetting(
-            name="--config", value=path, expected=f"a file that can be read ({reason})"
-        ) from None
-
-
-def _parse(text: str, path: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidSetting(name="--config", value=path, expected=f"TOML ({error})") from None
-
-
-def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, object]]:
-    """Section, setting name and value of each entry; what is no known table has no name."""
-    for section, content in document.items():
-        if not isinstance(content, dict) or not (content or section in SECTIONS):
-            yield section, "", content
-            continue
-        for name, raw in _flatten(content):
-            yield section, name, raw
-
-
-def _flatten(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from ((f"{key}.{rest}", leaf) for rest, leaf in _flatten(value))
+def _of_file(entries: Iterable[FileEntry]) -> Iterator[_Given | InvalidSetting]:
+    seen: set[str] = set()
+    for section, name, raw, source in entries:
+        if section in SECTIONS and not name and raw == {}:
+            continue  # a section without settings
+        place = _find(f"{section}.{name}") if name else None
+        if place is None:
+            yield _unknown(section, name, raw, source)
+        elif place.key in seen:
+            yield InvalidSetting(
+                name=name, value=raw, expected="to be set only once", source=source
+            )
         else:
-            yield key, value
+            seen.add(place.key)
+            yield _Given(place, raw, source)
 
 
-def _declaration(section: str, name: str, raw: object, source: str) -> tuple[str, Setting]:
+def _unknown(section: str, name: str, raw: object, source: str) -> InvalidSetting:
     if section not in SECTIONS or not name:
         shown = f"{section}.{name}" if name else section
         sections = ", ".join(f"[{each}]" for each in SECTIONS)
-        raise InvalidSetting(
-            name=shown, value=raw, expected=f"a setting in one of {sections}", source=source
-        )
-    known = _by_name(section)
-    if name not in known:
-        raise InvalidSetting(
-            name=name,
-            value=raw,
-            expected=f"the name of a setting in [{section}]{_suggestion(name, known)}",
-            source=source,
-        )
-    return known[name]
+        expected = f"a setting in one of {sections}"
+        return InvalidSetting(name=shown, value=raw, expected=expected, source=source)
+    known = [place.setting.name for place in PLACES if place.section == section]
+    hint = _suggestion(name, known)
+    for place in PLACES:
+        if place.setting.name == name:
+            hint = f"; this one belongs in [{place.section}]"
+            break
+    expected = f"the name of a setting in [{section}]{hint}"
+    return InvalidSetting(name=name, value=raw, expected=expected, source=source)
+
+
+def _of_environment(variables: Mapping[str, str]) -> Iterator[_Given | InvalidSetting]:
+    known = {place.variable: place for place in PLACES}
+    for name in sorted(variables):
+        if not name.startswith(VARIABLE_PREFIX) or name == CONFIG_VARIABLE or name in _OF_OTHERS:
+            continue
+        if (place := known.get(name)) is not None:
+            yield _Given(place, variables[name], name)
+        elif not _OF_KUBERNETES.fullmatch(name):
+            hint = _suggestion(name, [*known, CONFIG_VARIABLE])
+            expected = f"the variable of a setting{hint}"
+            yield InvalidSetting(
+                name=name, value=variables[name], expected=expected, source="environment"
+            )
+
+
+def _of_assignment(text: str) -> _Given | InvalidSetting:
+    """What `--set` gives."""
+    key, equals, raw = text.partition("=")
+    if not equals:
+        return InvalidSetting(name="--set", value=text, expected="section.name=value")
+    key = key.strip()
+    if (place := _find(key)) is not None:
+        return _Given(place, raw, _COMMAND_LINE)
+    named = [place for place in PLACES if place.setting.name == key]
+    if len(named) == 1:
+        return _Given(named[0], raw, _COMMAND_LINE)
+    hint = _suggestion(key, [place.key for place in PLACES])
+    if named:
+        hint = f"; there are {' and '.join(place.key for place in named)}"
+    return InvalidSetting(
+        name=key, value=raw, expected=f"a setting, as section.name{hint}", source=_COMMAND_LINE
+    )
+
+
+def _find(key: str) -> Place | None:
+    return next((place for place in PLACES if place.key == key), None)
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
-    for section in SECTIONS:
-        if name in _by_name(section):
-            return f"; this one belongs in [{section}]"
-    close = get_close_matches(name, known, n=1)
+    close = get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def _by_name(section: str) -> dict[str, tuple[str, Setting]]:
-    found = declarations(SECTIONS[section])
-    return {each.name: (field_name, each) for field_name, each in found.items()}
-
-
-def _section_of(name: str) -> str:
-    return next(section for section in SECTIONS if name in _by_name(section))
-
-
-def _source(path: str, text: str, key: str) -> str:
-    line = _line_of(text, key.rstrip("."))
-    return f"{path}:{line}" if line else path
-
-
-def _line_of(text: str, key: str) -> int:
-    """The line that sets a key; else the first that sets a part of it or holds it; else 0."""
-    nearest = 0
-    table = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            table = found = _plain_key(stripped.strip("[").partition("]")[0])
-        elif "=" in stripped and not stripped.startswith("#"):
-            own = _plain_key(stripped.partition("=")[0])
-            found = f"{table}.{own}" if table else own
-        else:
-            continue
-        if found == key:
-            return number
-        if not nearest and (found.startswith(f"{key}.") or key.startswith(f"{found}.")):
-            nearest = number
-    return nearest
-
-
-def _plain_key(key: str) -> str:
-    """A TOML key without quotes and spaces, so that all ways to write it look the same."""
-    return "".join(character for character in key if character not in "\"' \t")

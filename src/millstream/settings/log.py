@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.settings.declaration import check, setting
-from millstream.settings.domain import INT_MAX, LONG_MAX, Fraction, OneOf, Only, SomeOf, Whole
+from millstream.settings.domain import (
+    INT_MAX,
+    LONG_MAX,
+    Fraction,
+    Names,
+    OneOf,
+    Only,
+    SomeOf,
+    Whole,
+)
 
 _HOUR_MS = 60 * 60 * 1000
 _DAY_MS = 24 * _HOUR_MS
@@ -56,6 +65,24 @@ class LogSettings:
         -1,
         Whole(-1, LONG_MAX, "-1 for no limit"),
         "Oldest segments are deleted while the log stays at least this large without them.",
+    )
+    retention_hold_groups: frozenset[str] = setting(
+        "millstream.retention.hold.groups",
+        frozenset(),
+        Names("names of consumer groups, with commas between them"),
+        "Consumer groups for which retention keeps what they have not committed yet.",
+    )
+    retention_hold_max_bytes: int = setting(
+        "millstream.retention.hold.max.bytes",
+        10 * 1024**3,
+        Whole(0, LONG_MAX),
+        "Most that is kept of one partition for the groups, beyond what retention keeps anyway.",
+    )
+    retention_hold_max_ms: int = setting(
+        "millstream.retention.hold.max.ms",
+        7 * _DAY_MS,
+        Whole(-1, LONG_MAX, "-1 for as long as the bytes allow"),
+        "How far past retention.ms records are kept for the groups; their age, if that has no end.",
     )
     cleanup_policy: frozenset[str] = setting(
         "cleanup.policy",

@@ -55,6 +55,6 @@ def text_of(value: object) -> str:
     """A value as a person would write it for `Setting.parse`."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, frozenset):
+    if isinstance(value, frozenset | list):
         return ",".join(sorted(value))
     return str(value)

@@ -20,6 +20,7 @@ class PyLogStreamsSettings:
         "127.0.0.1:1234",
         Address(),
         "Where PyLogStreams clients connect; port 0 takes a free one, off closes the door.",
+        needs_restart=True,
     )
     heartbeat_ms: int = setting(
         "heartbeat.ms",
@@ -45,12 +46,14 @@ class PyLogStreamsSettings:
         Whole(1024, INT_MAX - 1024),
         "Largest frame; a connection that announces a larger one is closed. Topics that this door "
         "creates take messages of this size.",
+        needs_restart=True,
     )
     buffered_max_bytes: int = setting(
         "buffered.max.bytes",
         256 * _MIB,
         Whole(1, LONG_MAX),
         "Memory for all frames being received; past it, connections that need more wait.",
+        needs_restart=True,
     )
     max_connections: int = setting(
         "max.connections",

@@ -19,30 +19,35 @@ class StorageSettings:
         "./data",
         Text("a directory"),
         "Directory that holds all data; created when missing.",
+        needs_restart=True,
     )
     cached_segments: int = setting(
         "millstream.cached.segments",
         64,
         Whole(1, INT_MAX),
         "Closed segments kept mapped for readers.",
+        needs_restart=True,
     )
     flush_threads: int = setting(
         "millstream.flush.threads",
         4,
         Whole(1, 1024),
         "Threads that sync files to the disk.",
+        needs_restart=True,
     )
     recovery_threads: int = setting(
         "num.recovery.threads.per.data.dir",
         1,
         Whole(1, 1024),
         "Threads that open logs at the start; more pay where long logs lie on a slow disk.",
+        needs_restart=True,
     )
     closing_threads: int = setting(
         "millstream.closing.threads",
         8,
         Whole(1, 1024),
         "Threads that sync and close logs at the end.",
+        needs_restart=True,
     )
     checkpoint_ms: int = setting(
         "millstream.checkpoint.ms",
@@ -67,6 +72,7 @@ class StorageSettings:
         128 * _MIB,
         Whole(1, LONG_MAX),
         "Largest size that the records of one batch may unpack to.",
+        needs_restart=True,
     )
 
     def __post_init__(self) -> None:

@@ -79,14 +79,20 @@ class AbortedHistory:
         try:
             return AbortedIndex.open(self._filesystem, path, next_offset=next_offset)
         except DamagedIndex as damage:
-            _log.warning("%s: rebuilding an index: %s", self._report.log, damage)
+            _log.warning(
+                "%(log)s: rebuilding an index: %(damage)s",
+                {"log": self._report.log, "damage": damage},
+            )
         transactions = states_after(self._chain, segment, self._snapshots).transactions
         index = AbortedIndex(transactions.aborted, transactions.stable_offset(next_offset))
         try:
             write_atomically(self._filesystem, path, index.encode(next_offset=next_offset))
         except OSError as error:
             # It is right all the same, and made once more when it is next needed.
-            _log.warning("%s: %s was not written: %s", self._report.log, path, error)
+            _log.warning(
+                "%(log)s: %(path)s was not written: %(error)s",
+                {"log": self._report.log, "path": path, "error": error},
+            )
         else:
             self._report.rebuilt_indexes.append(path)
         return index

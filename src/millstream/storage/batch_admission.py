@@ -28,11 +28,12 @@ Outcome = int | MillstreamError
 class Run:
     """Batches that go to one segment in one write."""
 
-    __slots__ = ("base_offset", "end_offset", "end_position", "parts", "placed")
+    __slots__ = ("base_offset", "base_position", "end_offset", "end_position", "parts", "placed")
 
     def __init__(self, offset: int, position: int) -> None:
         self.base_offset = offset
         self.end_offset = offset
+        self.base_position = position
         self.end_position = position
         self.parts: list[bytearray | memoryview] = []
         self.placed: list[Placed] = []

@@ -28,7 +28,7 @@ from millstream.storage.filesystem import Filesystem, read_whole, write_atomical
 
 _log = logging.getLogger(__name__)
 
-_NAME = "cleaning-state"
+NAME = "cleaning-state"
 _MAGIC = b"MSCS"
 _VERSION = 2
 _HEAD = struct.Struct(">4shI")
@@ -91,15 +91,23 @@ def add_horizon(horizons: tuple[Horizon, ...], new: Horizon) -> tuple[Horizon, .
 
 def read_cleaning_state(filesystem: Filesystem, directory: str) -> CleaningState:
     """The state written last; if there is none or it is damaged, that of a log never compacted."""
-    path = os.path.join(directory, _NAME)
+    path = os.path.join(directory, NAME)
     content = read_whole(filesystem, path)
     if content is None:
         return CleaningState()
     state = _decode(content)
     if state is None:
-        _log.warning("%s is damaged: the log will be compacted from its start", path)
+        _log.warning(
+            "%(path)s is damaged: the log will be compacted from its start", {"path": path}
+        )
         return CleaningState()
     return state
+
+
+def is_cleaning_state_sound(filesystem: Filesystem, directory: str) -> bool:
+    """Whether there is none, or one that can be read."""
+    content = read_whole(filesystem, os.path.join(directory, NAME))
+    return content is None or _decode(content) is not None
 
 
 def write_cleaning_state(filesystem: Filesystem, directory: str, state: CleaningState) -> None:
@@ -108,7 +116,7 @@ def write_cleaning_state(filesystem: Filesystem, directory: str, state: Cleaning
     )
     body += b"".join(_HORIZON.pack(*horizon) for horizon in state.horizons)
     content = _HEAD.pack(_MAGIC, _VERSION, crc32c(body)) + body
-    write_atomically(filesystem, os.path.join(directory, _NAME), content)
+    write_atomically(filesystem, os.path.join(directory, NAME), content)
 
 
 def cut_cleaning_state(filesystem: Filesystem, directory: str, offset: int) -> None:

@@ -79,7 +79,9 @@ class ClosedSegments:
             ) from damage
 
     def rebuild(self, segment: Segment, damage: DamagedIndex) -> None:
-        _log.warning("%s: rebuilding an index: %s", self._name, damage)
+        _log.warning(
+            "%(log)s: rebuilding an index: %(damage)s", {"log": self._name, "damage": damage}
+        )
         self._cache.drop(segment.stem)
         scan = rebuild_indexes(
             self._filesystem, segment, index_interval_bytes=self.index_interval_bytes

@@ -208,11 +208,14 @@ def _put_in_place(log: LocalLog, cleaned: Cleaned) -> list[str]:
         ),
     )
     _log.info(
-        "%s: compacted offsets %d to %d from %d bytes to %d",
-        log.name,
-        cleaned.base_offset,
-        cleaned.next_offset - 1,
-        sum(segment.size for segment in old),
-        cleaned.size,
+        "%(log)s: compacted offsets %(first_offset)d to %(last_offset)d from "
+        "%(bytes_before)d bytes to %(bytes_after)d",
+        {
+            "log": log.name,
+            "first_offset": cleaned.base_offset,
+            "last_offset": cleaned.next_offset - 1,
+            "bytes_before": sum(segment.size for segment in old),
+            "bytes_after": cleaned.size,
+        },
     )
     return paths

@@ -146,7 +146,7 @@ class CompactionPlan:
                 return records, output.written
             except UnreadableSegment as fault:
                 # Begin again without it: what it holds must neither be copied nor counted on.
-                _log.warning("left out of compaction: %s", fault)
+                _log.warning("left out of compaction: %(fault)s", {"fault": fault})
                 self._damage[fault.source.stem] = fault.damage
                 self._discard()
             finally:

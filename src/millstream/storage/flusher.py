@@ -20,9 +20,11 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
+from millstream.clock import ticks_ns
 from millstream.errors import StorageFailure
 from millstream.storage.filesystem import TOO_MANY_FILES
 from millstream.storage.partition_log import PartitionLog, SyncTask
+from millstream.telemetry.histogram import Histogram
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ class Flusher:
     def __init__(self, *, threads: int, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._finished: SimpleQueue[tuple[_Job, OSError | None]] = SimpleQueue()
+        self._finished: SimpleQueue[tuple[_Job, OSError | None, int]] = SimpleQueue()
         # Invariant: a log is a key exactly while a sync of it is under way.
         self._waiters: dict[PartitionLog, list[tuple[int, Done]]] = {}
         self._threads = [
@@ -46,6 +48,10 @@ class Flusher:
             for n in range(threads)
         ]
         self._closing = threading.Event()
+        self.latency = Histogram()
+        """How long syncs took."""
+        self.failures = 0
+        """How many syncs failed."""
         for thread in self._threads:
             thread.start()
 
@@ -66,13 +72,25 @@ class Flusher:
         if log not in self._waiters:
             self._begin(log, [])
 
+    @property
+    def under_way(self) -> int:
+        """How many logs are being synced, or wait for a thread that does so."""
+        return len(self._waiters)
+
+    @property
+    def waiting_count(self) -> int:
+        """How many wait to hear that something is on disk."""
+        return sum(map(len, self._waiters.values()))
+
     def collect(self) -> None:
         """Take note of the syncs that have ended."""
         while True:
             try:
-                (log, task), error = self._finished.get_nowait()
+                (log, task), error, elapsed_ns = self._finished.get_nowait()
             except Empty:
                 return
+            self.latency.observe(elapsed_ns)
+            self.failures += error is not None
             log.finish_sync(task, error)
             self._settle(log, error)
 
@@ -80,8 +98,7 @@ class Flusher:
         """Let the syncs under way end, and tell those who wait."""
         self._closing.set()
         while self._waiters:
-            job, error = self._finished.get()
-            self._finished.put((job, error))
+            self._finished.put(self._finished.get())
             self.collect()
         for _ in self._threads:
             self._jobs.put(None)
@@ -112,6 +129,7 @@ class Flusher:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             error: OSError | None = None
+            began_ns = ticks_ns()
             try:
                 job[1].run()
             except OSError as caught:
@@ -123,7 +141,7 @@ class Flusher:
                 Exception
             ) as caught:  # Outer edge of a thread: whatever it is, nothing is synced.
                 error = OSError(errno.EIO, repr(caught))
-            self._finished.put((job, error))
+            self._finished.put((job, error, ticks_ns() - began_ns))
             self._wake()
 
 

@@ -80,6 +80,7 @@ class LocalLog:
             filesystem, cache, name=name, index_interval_bytes=settings.index_interval_bytes
         )
         self._health = LogHealth(filesystem, directory, name=name, on_stop=self._distrust)
+        self.appended_bytes = 0  # by this process
         filesystem.make_directory(directories_of(directory, name)[-1])
         # Its name becomes durable with the first sync, which covers the directories that hold it.
         filesystem.make_directory(directory, durable=False)
@@ -100,7 +101,9 @@ class LocalLog:
             self._filesystem, directories_of(self._directory, self._name), self._end_offset
         )
         active = self._activate(recovered.segments[-1], trusted_from=recovered.trusted_from)
-        self._chain = SegmentChain(recovered.segments, self._closed_segments, active)
+        self._chain = SegmentChain(
+            recovered.segments, self._closed_segments, active, gaps_below=recovered.gaps_below
+        )
         snapshots = self._durable.snapshots
         self._aborted = AbortedHistory(self._filesystem, self._chain, snapshots, self.report)
         snapshots.drop_past(self._end_offset)
@@ -205,14 +208,7 @@ class LocalLog:
         run = Run(self._end_offset, writer.size)
         first = len(outcomes)
         self.producers.mark()
-        admit(
-            batches,
-            outcomes,
-            self.producers,
-            run,
-            settings=self._settings,
-            now_ms=now_ms,
-        )
+        admit(batches, outcomes, self.producers, run, settings=self._settings, now_ms=now_ms)
         if not run.parts:
             return
         try:
@@ -227,6 +223,7 @@ class LocalLog:
         if run.base_offset == writer.segment.base_offset:
             self._chain.active.set_begun(now_ms)
         self._end_offset = writer.segment.next_offset = run.end_offset
+        self.appended_bytes += run.end_position - run.base_position
         self._durable.note_append(now_ms)
 
     def roll_if_due(self) -> None:
@@ -235,7 +232,8 @@ class LocalLog:
         try:
             self._health.raise_if_stopped()
             self._roll_if_old(now_ms)
-            if self._chain.active.size and self._is_expired(self._chain.active.segment, now_ms):
+            active = self._chain.active
+            if active.size and is_too_old(self.age_ms(active.segment), self._settings):
                 self._roll(now_ms)
         except OSError as error:
             raise self._health.failed(error, "roll") from error
@@ -284,6 +282,10 @@ class LocalLog:
         if not self._start_offset <= offset <= self._end_offset:
             raise self._out_of_range(offset, self._end_offset)
         return self._chain.read(offset, max_bytes, below=below)
+
+    def count_messages(self, view: memoryview | bytes) -> int:
+        """How many messages there are in what was read just now; markers are none."""
+        return self._chain.count_messages(view, self.producers.transactions)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """See PartitionLog."""
@@ -414,26 +416,20 @@ class LocalLog:
 
     # Taking out
 
-    def expire(self) -> list[str]:
+    def expire(self, *, held_from: int | None = None) -> list[str]:
         """Forget what is past its retention: segments, and producers that fell silent.
 
         Segments before the start of the log go too. Their files are renamed; the answer names
-        them, to be removed when no reader can be late.
+        them, to be removed when no reader can be late. What a group has still to read begins at
+        `held_from`; it stays as long as the settings allow.
         """
         now_ms = self._clock.now_ms()
         self.producers.expire(now_ms=now_ms, expiration_ms=self._settings.producer_id_expiration_ms)
-        return self._take_out(
-            past_retention(
-                self._chain.segments,
-                self._settings,
-                start_offset=self._start_offset,
-                stable_offset=self.last_stable_offset,
-                is_expired=lambda segment: self._is_expired(segment, now_ms),
-            )
-        )
+        return self._take_out(past_retention(self, self._settings, held_from=held_from).doomed)
 
-    def _is_expired(self, segment: Segment, now_ms: int) -> bool:
-        return is_too_old(self._chain.age_ms(segment, now_ms), self._settings)
+    def age_ms(self, segment: Segment) -> int:
+        """How old the newest record of a segment is."""
+        return self._chain.age_ms(segment, self._clock.now_ms())
 
     def _take_out(self, doomed: Sequence[Segment]) -> list[str]:
         """Rename the files of segments that leave the log; returns their new paths."""

@@ -32,7 +32,8 @@ class LogHealth:
 
     def raise_if_stopped(self) -> None:
         if self.failure is not None:
-            raise self.failure
+            # Without the traces of those who met it before: they would keep what they had in hand.
+            raise self.failure.with_traceback(None)
         if self.is_closed:
             raise StorageFailure(path=self._directory, operation="use", reason="the log is closed")
 
@@ -48,7 +49,7 @@ class LogHealth:
             self.failure = StorageFailure(
                 path=self._directory, operation=operation, reason=str(error)
             )
-            _log.error("%s: stopped: %s", self._name, self.failure)
+            _log.error("%(log)s: stopped: %(error)s", {"log": self._name, "error": self.failure})
             mark_sync_failed(self._filesystem, self._directory)
             self._on_stop()
         return self.failure

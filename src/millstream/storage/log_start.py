@@ -14,14 +14,14 @@ from millstream.errors import CorruptData
 from millstream.records.checksum import crc32c
 from millstream.storage.filesystem import Filesystem, read_whole, write_atomically
 
-_NAME = "log-start-offset"
+NAME = "log-start-offset"
 _OFFSET = struct.Struct(">q")
 _FILE = struct.Struct(">qI")
 
 
 def read_log_start(filesystem: Filesystem, directory: str) -> int:
     """The offset written last; 0 if none was."""
-    path = os.path.join(directory, _NAME)
+    path = os.path.join(directory, NAME)
     content = read_whole(filesystem, path)
     if content is None:
         return 0
@@ -50,4 +50,4 @@ def settled_log_start(
 def write_log_start(filesystem: Filesystem, directory: str, offset: int) -> None:
     body = _OFFSET.pack(offset)
     content = body + crc32c(body).to_bytes(4, "big")
-    write_atomically(filesystem, os.path.join(directory, _NAME), content)
+    write_atomically(filesystem, os.path.join(directory, NAME), content)

@@ -63,6 +63,7 @@ class MemoryLog:
         self._start_offset = 0
         self._end_offset = 0
         self._synced_offset = 0
+        self.appended_bytes = 0
         self._syncs_under_way = 0
         self._failure: StorageFailure | None = None
 
@@ -108,6 +109,7 @@ class MemoryLog:
         )
         self._batches += [_Stored(parse_header(part), bytes(part)) for part in run.parts]
         self._end_offset = run.end_offset
+        self.appended_bytes += run.end_position
         return outcomes
 
     def read(self, offset: int, max_bytes: int, *, below: int | None = None) -> memoryview:
@@ -174,7 +176,7 @@ class MemoryLog:
     def begin_sync(self) -> SyncTask:
         """See PartitionLog."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
         self._syncs_under_way += 1
         return _MemorySync(self._end_offset)
 

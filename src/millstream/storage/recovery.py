@@ -123,6 +123,8 @@ class RecoveredLog:
     # Bytes of the active segment from here on have just been proved by their checksums.
     trusted_from: int
     report: RecoveryReport
+    # Compaction may have left gaps between offsets below this one.
+    gaps_below: int
 
 
 def recover_log(
@@ -207,10 +209,11 @@ class _Recovery:
         self._snapshot_offset = (
             ProducerSnapshots(filesystem, directory).newest(EVERYTHING).snapshot_offset
         )
+        # Compaction leaves gaps, only below an offset that it wrote down first.
+        self._gaps_below = read_cleaning_state(filesystem, directory).planned_offset
         self._recovery_point = max(
             checkpoint.recovery_point if checkpoint else 0,
-            # Compaction leaves gaps, only below an offset that it wrote down first.
-            read_cleaning_state(filesystem, directory).planned_offset,
+            self._gaps_below,
             # A snapshot is written only after all that it speaks of was synced.
             self._snapshot_offset,
         )
@@ -233,7 +236,7 @@ class _Recovery:
             else:
                 segments = self._scan_from_recovery_point(segments)
             self._rebuild_missing_indexes(segments, sizes)
-        return RecoveredLog(segments, self._trusted_from, self._report)
+        return RecoveredLog(segments, self._trusted_from, self._report, self._gaps_below)
 
     def _first_segment(self) -> Segment:
         """A log without segments begins where it is known to have reached, never before."""

@@ -108,6 +108,21 @@ class SegmentReader:
             if fault:
                 place = self._step_over(place, offset, fault)
 
+    def offset_behind(self, offset: int, size: int) -> int | None:
+        """The offset behind so many bytes of batches, of which the first begins at an offset.
+
+        None where it takes more to tell: markers and what is not proved are in the way.
+        """
+        entry = self.index.floor_offset(offset)
+        known = entry.position if entry else 0
+        good = Place(self.size, self._next_offset)
+        if known < self._trusted_from:
+            good = self._proved
+        end = find_batch(self.log, known, good.position, offset) + size
+        if self.is_transactional or end > good.position or known < self._proved_from:
+            return None
+        return base_offset_at(self.log, end) if end < good.position else good.offset
+
     def _raise_if_more_is_missing(self) -> None:
         """Whoever goes on to the next segment must not pass over one that is gone."""
         if self._next_offset < self._limit_offset:

@@ -84,14 +84,21 @@ class ScanRange:
     index_interval_bytes: int
 
 
-def scan_segment(log: memoryview, what: ScanRange) -> SegmentScan:
+def scan_segment(
+    log: memoryview, what: ScanRange, indexes: IndexBuilder | None = None
+) -> SegmentScan:
     """Scan a record file; batches at or past `check_from_offset` are proved by their checksum.
 
     Those before are taken by their headers, but for the last of them, which tells where the proof
     begins. If headers do not lead there without a gap, something is damaged, and all is proved to
     find out what. Cost: benchmarks/recovery.py.
+
+    `indexes` is told of each sound batch, once: give one only where all is proved.
     """
-    scan = SegmentScan(IndexBuilder(what.index_interval_bytes), Place(0, what.base_offset))
+    assert indexes is None or what.check_from_offset <= what.base_offset
+    scan = SegmentScan(
+        indexes or IndexBuilder(what.index_interval_bytes), Place(0, what.base_offset)
+    )
     try:
         _walk_headers(log, what, scan)
     except InvalidRequest:

@@ -20,6 +20,7 @@ DOOR = [
     "produce",
     "consume",
     "small_requests",
+    "metrics_cost",
     "round_trip",
     "end_to_end",
     "durable_requests",
@@ -30,7 +31,7 @@ DOOR = [
     "many_topics",
     "many_connections",
 ]
-STORAGE = [name for name in SUITE if name not in {*DOOR, "peers"}]
+STORAGE = [name for name in SUITE if name not in {*DOOR, "peers", "spark"}]
 
 
 def run(

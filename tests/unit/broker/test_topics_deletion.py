@@ -133,7 +133,7 @@ def test_waiters_of_a_deleted_log_are_told() -> None:
             await loop.run_in_executor(None, task.run)
         except OSError as caught:
             error = caught
-        flusher._finished.put(((log, task), error))
+        flusher._finished.put(((log, task), error, 0))
         flusher.collect()
         assert [type(each) for each in told] == [StorageFailure, StorageFailure]
         flusher.close()

@@ -64,10 +64,10 @@ def objects(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output(*arguments, "--json").splitlines()]
 
 
-def failure(*arguments: str) -> str:
+def failure(*arguments: str, code: int = 1) -> str:
     """The one line of a command that must fail."""
     done = run(*arguments)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("millstream: ")
     return done.stderr
@@ -191,6 +191,27 @@ def test_replay_wants_to_know_whose_letters(
     assert client.topics.describe(topic).partitions[0].end_offset == 1
 
 
+def test_letters_are_purged_unless_others_would_go_too(
+    broker: BrokerProcess, client: Connection, topic: str
+) -> None:
+    let_die(client, topic, [b"one", b"two"], names=("a", "b"))
+    arguments = ("dlq", "purge", topic, "--url", broker.url)
+    assert "nobody is there to ask" in failure(*arguments, code=2)
+    refused = failure(*arguments, "--subscription", "a", "--yes")
+    assert f"letters of {topic}/b lie in {topic}.dlq too" in refused
+    assert len(objects("dlq", "browse", topic, "--url", broker.url)) == 4
+    assert output(*arguments, "--yes") == f"4 letters deleted from '{topic}.dlq'\n"
+    assert objects("dlq", "browse", topic, "--url", broker.url) == []
+    [answer] = objects(*arguments, "--yes")
+    assert answer == {"topic": topic, "dead_letter_topic": f"{topic}.dlq", "deleted": 0}
+    # Who dies later is found, and sent back, as before.
+    client.send(topic, b"late")
+    refuse(client, topic, 1, name="a")
+    assert output("dlq", "replay", topic, "--subscription", "a", "--url", broker.url).startswith(
+        "1 "
+    )
+
+
 def test_topic_without_letters_is_said_to_have_none(
     broker: BrokerProcess, client: Connection, topic: str
 ) -> None:
@@ -227,7 +248,7 @@ def test_dead_letter_topic_is_answered_with_the_topic_to_name(
     ],
 )
 def test_unknown_topic_is_named(broker: BrokerProcess, arguments: tuple[str, ...]) -> None:
-    message = failure(*arguments, "--url", broker.url)
+    message = failure(*arguments, "--url", broker.url, code=3)
     assert "'nowhere'" in message
     assert "millstream queue list" in message
 
@@ -240,7 +261,7 @@ def test_unknown_subscription_is_named(
         ("dlq", "browse", topic, "--subscription", "nobody"),
         ("queue", "describe", topic, "nobody"),
     ):
-        assert "'nobody'" in failure(*command, "--url", broker.url)
+        assert "'nobody'" in failure(*command, "--url", broker.url, code=3)
 
 
 def test_queues_are_listed(broker: BrokerProcess, client: Connection, topic: str) -> None:
@@ -328,7 +349,7 @@ def test_door_of_another_protocol_is_no_broker() -> None:
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        message = failure("queue", "list", "--url", url)
+        message = failure("queue", "list", "--url", url, code=4)
         thread.join()
     assert f"no broker answers at {url}" in message
 
@@ -338,7 +359,7 @@ def test_broker_that_is_not_there_is_named() -> None:
         # Bound and not listening: nobody else can answer there.
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        message = failure("queue", "list", "--url", url)
+        message = failure("queue", "list", "--url", url, code=4)
     assert f"no broker answers at {url}" in message
     assert "millstream serve" in message
 
@@ -357,7 +378,8 @@ def test_server_that_is_no_broker_is_named() -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            message = failure("queue", "list", "--url", f"http://127.0.0.1:{server.server_port}")
+            url = f"http://127.0.0.1:{server.server_port}"
+            message = failure("queue", "list", "--url", url, code=4)
         finally:
             server.shutdown()
             thread.join()
@@ -384,4 +406,4 @@ def test_command_line_starts_without_broker_and_client() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     ).stdout.split()
     packages = {name.split(".")[1] for name in loaded}
-    assert packages == {"cli", "errors"}
+    assert packages == {"cli", "clock", "errors"}

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from millstream import errors
-from millstream.errors import InvalidName, MillstreamError
+from millstream.errors import InvalidName, MillstreamError, RefusedByBroker
 from millstream.gateways.kafka import error_codes
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 
@@ -24,7 +24,7 @@ def _bare(kind: type[MillstreamError]) -> MillstreamError:
     return kind.__new__(kind)
 
 
-@pytest.mark.parametrize("kind", sorted(set(_tree()) - {InvalidName}, key=str))
+@pytest.mark.parametrize("kind", sorted(set(_tree()) - {InvalidName, RefusedByBroker}, key=str))
 def test_every_error_of_the_tree_has_a_code(kind: type[MillstreamError]) -> None:
     code = code_of(_bare(kind))
     assert code in set(ErrorCode)
@@ -55,6 +55,11 @@ def test_number_of_a_code_is_kafkas(code: ErrorCode) -> None:
 )
 def test_bad_name_is_told_by_what_has_it(kind: str, code: ErrorCode) -> None:
     assert code_of(InvalidName(kind=kind, name="?", expected="a name")) == code
+
+
+def test_refusal_of_a_broker_keeps_its_code() -> None:
+    refusal = RefusedByBroker(operation="it", code=88, name="UNSTABLE_OFFSET_COMMIT")
+    assert code_of(refusal) == ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 def test_no_error_is_code_0() -> None:

@@ -13,6 +13,7 @@ import pytest
 from millstream.broker.broker import Broker
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
+from millstream.broker.pipelines import Pipelines
 from millstream.broker.producer_ids import ProducerIds
 from millstream.broker.reading import Reader
 from millstream.broker.sending import Sender
@@ -73,6 +74,7 @@ class Door:
             groups=groups,
             transactions=cast(TransactionCoordinator, None),
             subscriptions=cast(Subscriptions, None),
+            pipelines=cast(Pipelines, None),
             producer_ids=ProducerIds(host.topics.allocate_producer_ids),
             sender=Sender(host.topics, host.flusher, clock=host.clock),
             reader=Reader(max_unpacked_bytes=1 << 20),

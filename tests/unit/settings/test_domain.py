@@ -16,6 +16,7 @@ from millstream.settings.domain import (
     Whole,
     split_address,
 )
+from millstream.settings.telemetry import Url
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,8 @@ from millstream.settings.domain import (
         (Address(), "PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://0.0.0.0:9092"),
         (Address(), "off", "off"),
         (Reachable(), "", ""),
+        (Url(), "http://collector:4318/v1/traces", "http://collector:4318/v1/traces"),
+        (Url(), "https://[::1]", "https://[::1]"),
         (Reachable(), "broker.example:9092", "broker.example:9092"),
     ],
 )
@@ -72,6 +75,11 @@ def test_allowed_value_is_converted(domain: Domain, raw: object, value: object) 
         (OneOf(("up", "down")), "sideways"),
         (OneOf(("up", "down")), ["up"]),
         (Reachable(), "off"),
+        (Url(), "collector:4318"),
+        (Url(), "ftp://collector"),
+        (Url(), "http://"),
+        (Url(), "http://collector:0/"),
+        (Url(), "http://collector/v1 traces"),
         (Reachable(), "broker.example:0"),
         (Reachable(), "0.0.0.0:9092"),
         (Reachable(), "[::]:9092"),

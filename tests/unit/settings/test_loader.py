@@ -29,7 +29,7 @@ def test_no_file_gives_the_defaults() -> None:
 
 
 def test_sections_are_the_parts_of_the_settings() -> None:
-    assert set(SECTIONS) == set(Settings.__slots__)
+    assert {*SECTIONS, "origins"} == set(Settings.__slots__)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_name_like_no_other_gets_no_suggestion(config: Path) -> None:
 
 SECTION_NAMES = (
     "[storage], [log], [topics], [groups], [transactions], [subscriptions], [kafka], [http], "
-    "[pylogstreams]"
+    "[pylogstreams], [telemetry]"
 )
 
 
@@ -157,3 +157,20 @@ def test_file_that_is_no_text_is_refused(config: Path) -> None:
     config.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidSetting, match="not UTF-8"):
         load(str(config))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[log]\nsegment.bytes = " + "9" * 5000, "TOML"),
+        ("log = " + "[" * 5000, "TOML"),
+        ("[log]\nmin.cleanable.dirty.ratio = " + "9" * 400, "a number from 0 to 1"),
+    ],
+)
+def test_value_beyond_all_bounds_is_refused(config: Path, text: str, expected: str) -> None:
+    assert f"expected {expected}" in refusal(config, text)
+
+
+def test_mark_that_an_editor_puts_before_the_text_is_let_be(config: Path) -> None:
+    config.write_text("[log]\r\nsegment.bytes = 1024\r\n", encoding="utf-8-sig")
+    assert load(str(config)).log == LogSettings(segment_bytes=1024)

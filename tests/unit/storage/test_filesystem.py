@@ -1,4 +1,4 @@
-"""One behaviour for the machine's own filesystem and for the fake, and real locks."""
+"""One behaviour for the machine's own filesystem, the one in memory and the fake; real locks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from millstream.storage.filesystem import (
     read_whole,
     write_atomically,
 )
+from millstream.storage.memory_filesystem import MemoryFilesystem
 from tests.fakes.fake_filesystem import FakeFilesystem
 
 FILESYSTEMS: dict[str, Callable[[], Filesystem]] = {
     "local": LocalFilesystem,
+    "memory": MemoryFilesystem,
     "fake": FakeFilesystem,
 }
 

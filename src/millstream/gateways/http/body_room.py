@@ -20,6 +20,15 @@ class BodyRoom:
         self.free_bytes = size_bytes
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def used_bytes(self) -> int:
+        return self._whole_bytes - self.free_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for room."""
+        return len(self._waiting)
+
     async def enter(self, size_bytes: int, *, timeout_s: float) -> None:
         """Return when there is room. Raises Unavailable if that takes too long."""
         if not self._waiting and self._fits(size_bytes):

@@ -25,8 +25,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 
+from millstream.gateways.http.context import Context
 from millstream.gateways.http.problems import plain_problem
-from millstream.settings.http import HttpSettings
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent
@@ -50,10 +50,12 @@ class Connection(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        settings: HttpSettings,
+        context: Context,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._settings = settings
+        self._context = context
+        self._settings = context.settings
+        self.since_s = self.heard_s = self.loop.time()
         self._is_over = False
         self._is_in_head = False
         self._refusal: tuple[HTTPStatus, str] | None = None
@@ -77,6 +79,7 @@ class Connection(HttpToolsProtocol):
             )
             self._timer = self.loop.call_later(_LINGER_S, self._time_out)
             return
+        self._context.accepted_connections += 1
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
@@ -92,6 +95,7 @@ class Connection(HttpToolsProtocol):
         if self._is_over:
             return
         self._chunk_bytes = len(data)
+        self.heard_s = self.loop.time()
         if self._is_in_head:
             self._more_bytes += len(data)
         super().data_received(data)
@@ -123,7 +127,8 @@ class Connection(HttpToolsProtocol):
         self._cancel_timer()
         super().handle_websocket_upgrade()
         socket = self.transport.get_protocol()
-        assert isinstance(socket, WebSocketsSansIOProtocol)
+        assert isinstance(socket, SocketConnection)
+        socket.since_s = socket.heard_s = self.heard_s
         if not socket.handshake_initiated:
             # It could not read the request, says nothing, and would wait for ever.
             self.transport.set_protocol(self)
@@ -222,6 +227,11 @@ class SocketConnection(WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket."""
 
     _late_pongs: Sequence[bytes] = ()
+    since_s = heard_s = 0.0
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_s = self.loop.time()
+        super().data_received(data)
 
     def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
         """Hot: every frame goes through here."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 from starlette.requests import HTTPConnection, Request
@@ -12,7 +13,9 @@ from millstream.broker.broker import Broker
 from millstream.broker.topics import Topic
 from millstream.errors import Unavailable, UnknownTopic
 from millstream.gateways.http.body_room import BodyRoom
+from millstream.gateways.http.metrics import figures
 from millstream.settings.http import HttpSettings
+from millstream.telemetry.latencies import Latencies
 
 
 class Context:
@@ -23,6 +26,11 @@ class Context:
         self.closing = asyncio.Event()
         """Set when whoever waits or streams is to come to an end."""
         self.body_room = BodyRoom(settings.request_buffered_max_bytes)
+        self.latencies = Latencies()
+        """The broker's, once it has started."""
+        self.open_connections: Collection[object] = ()
+        self.accepted_connections = 0
+        self.pending_requests = 0
         self._broker: Broker | None = None
         # Of topics that somebody waits for.
         self._ends: dict[Topic, set[asyncio.Future[None]]] = {}
@@ -40,6 +48,8 @@ class Context:
 
     def serve(self, broker: Broker) -> None:
         self._broker = broker
+        self.latencies = broker.metrics.requests
+        broker.metrics.add(partial(figures, self))
         broker.topics.on_deleted.append(self._topic_deleted)
 
     def check_there(self, topic: Topic) -> None:

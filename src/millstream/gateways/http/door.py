@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from millstream.broker.broker import Broker
+from millstream.broker.connections import ConnectionDescription
 from millstream.settings.domain import split_address
 from millstream.settings.http import HttpSettings
 
@@ -45,6 +46,15 @@ class HttpDoor:
         self._context: Context | None = None
         self._server: Server | None = None
         self._is_closing = False
+        self._epoch_ms = 0
+
+    def described(self) -> list[ConnectionDescription]:
+        """Who is connected now."""
+        if self._server is None:
+            return []
+        from millstream.gateways.http.connection_list import described
+
+        return list(described(self._server.server_state.connections, epoch_ms=self._epoch_ms))
 
     def open(self) -> str:
         """Begin to listen; returns the address as HOST:PORT. Raises OSError."""
@@ -61,8 +71,16 @@ class HttpDoor:
     def serve(self, broker: Broker) -> None:
         """The broker has started: from now on requests are carried out."""
         self._broker = broker
+        self._epoch_ms = broker.clock.now_ms() - round(asyncio.get_running_loop().time() * 1000)
+        broker.connections.add("http", self.described)
         if self._context is not None:
             self._context.serve(broker)
+
+    def reconfigure(self, settings: HttpSettings) -> None:
+        """Work with other settings, which connections that are there may only take in part."""
+        self.settings = settings
+        if self._context is not None:
+            self._context.settings = settings
 
     async def close(self) -> None:
         """Take no more requests, answer those that were begun, and hang up. Safe to call twice."""
@@ -99,6 +117,9 @@ class HttpDoor:
             # In a thread: clients of other doors are served meanwhile.
             server, context = await asyncio.to_thread(_new_server, self.settings)
             self._server, self._context = server, context
+            context.open_connections = server.server_state.connections
+            # They may have become others while a thread loaded it.
+            context.settings = self.settings
             if self._broker is not None:
                 context.serve(self._broker)
             if not self._is_closing:
@@ -121,12 +142,10 @@ def _new_server(settings: HttpSettings) -> tuple[Server, Context]:
         def capture_signals(self) -> Generator[None, None, None]:
             yield
 
-    # It tells of its own start and end, and of what strangers send; neither is our news.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     context = Context(settings)
     config = uvicorn.Config(
         new_application(context),
-        http=cast("type[asyncio.Protocol]", partial(Connection, settings=settings)),
+        http=cast("type[asyncio.Protocol]", partial(Connection, context=context)),
         ws=SocketConnection,
         ws_max_size=settings.request_max_bytes,
         ws_per_message_deflate=False,

@@ -11,12 +11,13 @@ import logging
 from fastapi import FastAPI
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millstream.errors import MillstreamError
 from millstream.gateways.http.bodies import HELD, let_go
 from millstream.gateways.http.context import Context
 from millstream.gateways.http.guard import Guard, refuse
+from millstream.gateways.http.metrics import GROUP, MESSAGES, Measured
 from millstream.gateways.http.problems import answer_of, defect_answer
 from millstream.gateways.http.produce import produce
 
@@ -35,23 +36,39 @@ class FastLane:
         self._context = context
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._guarded(scope, receive, send, self._app)
+            return
+        measured = Measured(scope, send)
+        context = self._context
+        context.pending_requests += 1
+        has_failed = True
+        try:
+            await self._guarded(scope, receive, measured.send, self._serve)
+            has_failed = False
+        finally:
+            context.pending_requests -= 1
+            measured.end(context.latencies, has_failed=has_failed)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send, serve: ASGIApp) -> None:
         complaint = self._guard.complaint(scope)
         if complaint is not None:
             await refuse(complaint, scope, receive, send)
             return
         try:
-            await self._serve(scope, receive, send)
+            await serve(scope, receive, send)
         finally:
             if HELD in scope:
                 let_go(scope, self._context)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
+        if scope["method"] == "POST":
             path: str = scope["path"]
             if path.endswith(_AFTER) and path.startswith(_BEFORE):
                 topic = path[len(_BEFORE) : -len(_AFTER)]
                 if topic and "/" not in topic:
                     scope["app"] = self._app
+                    scope[GROUP] = MESSAGES
                     try:
                         response = await _answer(Request(scope, receive), topic)
                     except ClientDisconnect:
@@ -69,5 +86,5 @@ async def _answer(request: Request, topic: str) -> Response:
     except ClientDisconnect:
         raise
     except Exception:  # Outer edge of a request: the next one is none of its business.
-        _log.exception("sending to %s failed", topic)
+        _log.exception("sending to %(topic)s failed", {"topic": topic})
         return defect_answer()

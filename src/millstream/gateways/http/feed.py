@@ -87,6 +87,8 @@ class _Cursor:
             self._page = page
             self._at = end
             self.position = page.records[end].offset
+        traffic = self.tail.partition.topic.traffic
+        traffic.sent(end - start, page.content_bytes(start, end))
         return Stretch(page, start, end)
 
     def _next_page(self) -> Page | None:

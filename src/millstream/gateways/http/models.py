@@ -161,6 +161,13 @@ class Done(BaseModel):
     status: Literal["ok"] = "ok"
 
 
+class Purged(BaseModel):
+    """How many messages are gone from a topic that stays."""
+
+    topic: str
+    deleted: int
+
+
 # Topics
 
 
@@ -270,11 +277,32 @@ class GroupList(BaseModel):
     groups: list[GroupSummary]
 
 
+class PipelineProgress(BaseModel):
+    """What a pipeline told of itself, with all that it put in."""
+
+    model_config = ConfigDict(extra="allow")
+
+    pipeline: str
+    is_stale: bool = Field(description="It said that it runs, and was silent for long since.")
+
+
+class PipelineList(BaseModel):
+    pipelines: list[PipelineProgress]
+
+
+class GroupAssignment(BaseModel):
+    """Partitions of a topic that a member reads."""
+
+    topic: str
+    partitions: list[int]
+
+
 class GroupMember(BaseModel):
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
+    assignments: list[GroupAssignment]
 
 
 class GroupOffset(BaseModel):

@@ -34,6 +34,7 @@ def answer_of(
     encoding: str,
 ) -> Response:
     """A page, and what comes after it up to some limits."""
+    pages.note_sent(partition, page.records)
     limit -= len(page.records)
     max_bytes -= pages.size_bytes(page)
     head = orjson.dumps({"topic": partition.topic.name, "partition": partition.number})
@@ -77,6 +78,7 @@ async def _rest(
             break
         limit -= len(page.records)
         max_bytes -= max(pages.size_bytes(page), 1)
+        pages.note_sent(partition, page.records)
         piece = b"," + _texts(page.records, partition.number, encoding)
         page = page._replace(records=[])
         if len(piece) > 1:

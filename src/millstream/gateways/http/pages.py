@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from starlette.requests import Request
 
@@ -10,6 +11,8 @@ from millstream.broker.partition import Partition
 from millstream.broker.reading import Page
 from millstream.errors import InvalidRequest, OffsetOutOfRange
 from millstream.gateways.http.context import Context
+from millstream.records import Record
+from millstream.records.record import content_bytes
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -80,6 +83,12 @@ async def read_or_wait(
         if not is_wanted:
             break
     return page
+
+
+def note_sent(partition: Partition, records: Iterable[Record]) -> None:
+    """Records of a partition go into an answer: count them."""
+    sizes = [content_bytes(each.key, each.value, each.headers) for each in records]
+    partition.topic.traffic.sent(len(sizes), sum(sizes))
 
 
 def size_bytes(page: Page) -> int:

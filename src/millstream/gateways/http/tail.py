@@ -65,6 +65,11 @@ class Page:
     def size_bytes(self) -> int:
         return self._sizes[-1] if self._sizes else 0
 
+    def content_bytes(self, start: int, end: int) -> int:
+        """Keys, values and headers of a stretch."""
+        before_bytes = self._sizes[start - 1] if start else 0
+        return self._sizes[end - 1] - before_bytes - (end - start) * _RECORD_OVERHEAD_BYTES
+
     def end_of(self, start: int, *, limit: int, max_bytes: int) -> int:
         """Where a stretch ends that begins with one record; it has at least that."""
         before_bytes = self._sizes[start - 1] if start else 0

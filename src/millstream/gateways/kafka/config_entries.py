@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from millstream.settings.declaration import Setting, declarations
-from millstream.settings.domain import INT_MAX, Domain, Flag, Fraction, Only, SomeOf, Whole
+from millstream.settings.domain import INT_MAX, Domain, Flag, Fraction, Names, Only, SomeOf, Whole
 from millstream.settings.loader import SECTIONS, Settings
 from millstream.settings.log import LogSettings
 from millstream.settings.overrides import TOPIC_SETTINGS, setting_texts, text_of
@@ -83,4 +83,4 @@ def _type_of(domain: Domain) -> ConfigType:
         return ConfigType.BOOLEAN
     if isinstance(domain, Only) and isinstance(domain.value, int):
         return ConfigType.INT
-    return ConfigType.LIST if isinstance(domain, SomeOf) else ConfigType.STRING
+    return ConfigType.LIST if isinstance(domain, SomeOf | Names) else ConfigType.STRING

@@ -14,13 +14,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from millstream.broker.connections import ConnectionDescription
 from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError, Superseded
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
-from millstream.gateways.kafka.handlers import api_versions, fetch, produce
+from millstream.gateways.kafka.handlers import (
+    api_versions,
+    fetch,
+    join_group,
+    produce,
+    sync_group,
+)
+from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
 from millstream.protocol.apis import is_flexible
@@ -37,6 +45,18 @@ _SIZE_BYTES = 4
 _FIXED_HEADER_BYTES = 8
 _OLDEST_PRODUCE, _NEWEST_PRODUCE = produce.VERSIONS
 _OLDEST_FETCH, _NEWEST_FETCH = fetch.VERSIONS
+# They wait for other members of a group.
+_WAITING = {join_group.API_KEY, sync_group.API_KEY}
+
+
+class _Pending(NamedTuple):
+    """A request that a task is at work on."""
+
+    place: Place
+    header: bytes
+    version: int
+    api_key: int
+    began_ns: int
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -47,7 +67,10 @@ class Connection(asyncio.BufferedProtocol):
         self._number = door.broker.transactions.connections.next()
         self._buffer = ReceiveBuffer(door.pool)
         self._answers = Answers(self._write)
-        self._producing = produce.Producing(
+        self._times = RequestTimes(
+            door.broker.metrics.requests, lambda: (self._peer, self._client_id)
+        )
+        self._producing = door.new_producing(
             self._answers,
             topics=door.broker.topics,
             cycle=door.cycle,
@@ -56,11 +79,14 @@ class Connection(asyncio.BufferedProtocol):
             connection=self._number,
             max_unpacked_bytes=door.broker.settings.storage.max_decompressed_bytes,
             hang_up=self._end,
+            times=self._times,
         )
         self._fetching = fetch.Fetching(
             self._answers,
             topics=door.broker.topics,
             max_bytes=door.settings.fetch_max_bytes,
+            times=self._times,
+            new_fetch=door.new_fetch,
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._transport: asyncio.Transport = _NO_TRANSPORT
@@ -72,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_finishing = False
         self._is_ending = False
-        self.last_used_ms = door.broker.clock.now_ms()
+        self.last_used_ms = self._since_ms = door.broker.clock.now_ms()
+        self._client_id = ""
         # When what lies in the buffer began to lie there, or before.
         self._waits_since_ms = self.last_used_ms
 
@@ -88,8 +115,10 @@ class Connection(asyncio.BufferedProtocol):
         self._advertised = self._door.advertised(transport.get_extra_info("sockname"))
         if not self._door.admit(self):
             self._end("there are as many connections as max.connections allows")
+        _log.debug("kafka: %(peer)s: connected", {"peer": self._peer})
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio says so
+    def connection_lost(self, exc: Exception | None) -> None:
+        _log.debug("kafka: %(peer)s: gone: %(error)s", {"peer": self._peer, "error": exc})
         self._is_ending = True
         self._door.connections.discard(self)
         self._fetching.close()
@@ -121,6 +150,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Begin all requests that are there in full, as far as there is room for their answers."""
+        self._times.begin()
         buffer = self._buffer
         raw, view, start, end = buffer.raw, buffer.view, buffer.start, buffer.end
         needed = _SIZE_BYTES
@@ -144,7 +174,9 @@ class Connection(asyncio.BufferedProtocol):
             is_usual = isinstance(error, Superseded)
             self._end(str(error), level=logging.INFO if is_usual else logging.WARNING)
         except Exception:  # Outer edge: a bug in one request is no matter for other connections.
-            _log.exception("kafka: %s: a request failed; the connection is closed", self._peer)
+            _log.exception(
+                "kafka: %(peer)s: a request failed; the connection is closed", {"peer": self._peer}
+            )
             self._producing.drop()
             self._abort()
         if self._is_ending:
@@ -190,6 +222,10 @@ class Connection(asyncio.BufferedProtocol):
             self._fetching.begin(frame, version, correlation_id)
         elif api_key == api_versions.API_KEY:
             self._answers.send(api_versions.answer(frame, version, correlation_id, ANNOUNCED))
+            if version <= api_versions.VERSIONS[1]:
+                # Who only sends and fetches names itself nowhere else that is looked at.
+                self._client_id = read_client_id(frame, flexible=False)[0] or ""
+            self._times.answered(api_key, self._times.began_ns)
         else:
             self._dispatch(frame, api_key, version, correlation_id)
 
@@ -199,13 +235,14 @@ class Connection(asyncio.BufferedProtocol):
             raise InvalidRequest(f"version {version} of API {api_key} is not supported")
         flexible = is_flexible(api_key, version)
         client_id, position = read_client_id(frame, flexible=flexible)
+        self._client_id = client_id or ""
         # Bytes after a request's end are let be, as Kafka does: librdkafka asks for all topics with
         # a request that has three too many.
         request, _ = decode_prefix(route.request, version, frame, position)
         context = Context(
             self._door.broker,
             version,
-            client_id or "",
+            self._client_id,
             self._client_host,
             self._number,
             self._advertised,
@@ -215,34 +252,36 @@ class Connection(asyncio.BufferedProtocol):
         if task is None:
             assert reply is not None
             self._answers.send(_framed(header, reply, version))
+            self._times.answered(api_key, self._times.began_ns)
             return
-        place = self._answers.take_place(request_bytes=len(frame))
+        pending = _Pending(
+            self._answers.take_place(request_bytes=len(frame)),
+            header,
+            version,
+            api_key,
+            self._times.began_ns,
+        )
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._finish(done, route, place, header, version))
+        task.add_done_callback(lambda done: self._finish(done, route, pending))
 
-    def _finish(
-        self,
-        task: asyncio.Task[Struct],
-        route: Route,
-        place: Place,
-        header: bytes,
-        version: int,
-    ) -> None:
+    def _finish(self, task: asyncio.Task[Struct], route: Route, pending: _Pending) -> None:
         self._tasks.discard(task)
         if task.cancelled() or self._is_ending:
             return
         error = task.exception()
         if error is not None:
             _log.error(
-                "kafka: %s: %s failed; the connection is closed: %s",
-                self._peer,
-                route.name,
-                error,
+                "kafka: %(peer)s: %(api)s failed; the connection is closed: %(error)s",
+                {"peer": self._peer, "api": route.name, "error": error},
                 exc_info=None if isinstance(error, MillstreamError) else error,
             )
             self._abort()
             return
-        place.fill(_framed(header, task.result(), version))
+        pending.place.fill(_framed(pending.header, task.result(), pending.version))
+        if pending.api_key in _WAITING:
+            self._times.answered_after_wait(pending.api_key, pending.began_ns)
+        else:
+            self._times.answered(pending.api_key, pending.began_ns)
 
     # Flow
 
@@ -283,7 +322,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _end(self, reason: str, *, level: int = logging.WARNING) -> None:
-        _log.log(level, "kafka: %s: the connection is closed: %s", self._peer, reason)
+        _log.log(
+            level,
+            "kafka: %(peer)s: the connection is closed: %(reason)s",
+            {"peer": self._peer, "reason": reason},
+        )
         self._is_ending = True
         # Answers to what came before are still sent.
         self._transport.close()
@@ -293,6 +336,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     # For the door
+
+    def described(self) -> ConnectionDescription:
+        return ConnectionDescription(
+            number=str(self._number),
+            peer=self._peer,
+            client=self._client_id,
+            since_ms=self._since_ms,
+            last_used_ms=self.last_used_ms,
+            use="",
+        )
 
     def rest(self) -> None:
         """A while has gone by: let go of what is not needed."""
@@ -305,7 +358,9 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self) -> None:
         """Hang up on a client that has not asked for anything in a long time."""
         if self.is_idle:
-            _log.info("kafka: %s: the connection was idle and is closed", self._peer)
+            _log.info(
+                "kafka: %(peer)s: the connection was idle and is closed", {"peer": self._peer}
+            )
             # A client that has not taken its answers in all that time will not take them now.
             self._abort()
 
@@ -317,9 +372,9 @@ class Connection(asyncio.BufferedProtocol):
     def give_way(self) -> None:
         """Hang up on a client that keeps memory which others wait for."""
         _log.warning(
-            "kafka: %s: the connection is closed: memory for requests is short, and its request "
-            "did not arrive within millstream.request.receive.max.ms",
-            self._peer,
+            "kafka: %(peer)s: the connection is closed: memory for requests is short, "
+            "and its request did not arrive within millstream.request.receive.max.ms",
+            {"peer": self._peer},
         )
         self._abort()
         self._buffer.close()
@@ -331,6 +386,21 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_reading and not self._is_ending:
             self._transport.pause_reading()
         self._is_reading = False
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait to be answered."""
+        return self._answers.unanswered
+
+    @property
+    def held_bytes(self) -> int:
+        """See Answers."""
+        return self._answers.held_bytes
+
+    @property
+    def fetches_waiting(self) -> int:
+        """How many fetches wait for data."""
+        return self._fetching.waiting
 
     @property
     def is_idle(self) -> bool:

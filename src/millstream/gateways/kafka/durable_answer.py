@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -25,10 +26,12 @@ class _Wait(NamedTuple):
 class DurableAnswer:
     """Requests with acks=all: answered together, when all that they stored is on disk."""
 
-    __slots__ = ("_entries", "_place", "_timer", "_waiting")
+    __slots__ = ("_answered", "_entries", "_place", "_timer", "_waiting")
 
-    def __init__(self, entries: list[Entry], place: Place) -> None:
+    def __init__(self, entries: list[Entry], place: Place, answered: Callable[[], None]) -> None:
+        """`answered` is called when they were."""
         self._entries = entries
+        self._answered = answered
         self._place = place
         # What is not known to be on disk yet.
         self._waiting: set[_Wait] = set()
@@ -85,6 +88,7 @@ class DurableAnswer:
     def _answer(self) -> None:
         # Durable before acknowledged: every sync that this answer rests on has ended.
         self._place.fill([encode_all(self._entries)])
+        self._answered()
 
 
 def _fail(wait: _Wait, failure: MillstreamError) -> None:

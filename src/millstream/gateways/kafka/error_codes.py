@@ -138,4 +138,6 @@ def code_of(error: MillstreamError | None) -> int:
         return ErrorCode.NONE
     if isinstance(error, errors.InvalidName):
         return _BAD_NAMES.get(error.kind, ErrorCode.INVALID_REQUEST)
+    if isinstance(error, errors.RefusedByBroker):
+        return error.code
     return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)

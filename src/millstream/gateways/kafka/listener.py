@@ -8,15 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from operator import itemgetter
 from typing import Any
 
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.broker import Broker
-from millstream.broker.topics import Topic
+from millstream.broker.connections import ConnectionDescription
+from millstream.broker.topics import Topic, Topics
 from millstream.gateways.kafka.connection import Connection
+from millstream.gateways.kafka.handlers.fetch import Fetch
+from millstream.gateways.kafka.handlers.produce import Producing
+from millstream.gateways.kafka.metrics import figures
 from millstream.gateways.receive_buffer import BufferPool, reserved_bytes
+from millstream.protocol.messages.fetch import FetchRequest
 from millstream.settings.domain import split_address
 from millstream.settings.kafka import KafkaSettings
 
@@ -43,6 +49,10 @@ class Door:
         self.connections: set[Connection] = set()
         self._told = split_address(settings.advertised_listener)
         broker.topics.on_deleted.append(_wake)
+        self.accepted = 0
+        """How many connections there were since the start."""
+        broker.connections.add("kafka", self.described)
+        broker.metrics.add(partial(figures, self))
         self._server: asyncio.Server | None = None
 
     async def open(self) -> str:
@@ -51,21 +61,30 @@ class Door:
         assert address is not None, "the settings are checked"
         host, port = address
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=_BACKLOG
-        )
+        self._server = await loop.create_server(self.new_connection, host, port, backlog=_BACKLOG)
         bound = self._server.sockets[0].getsockname()
         return f"[{host}]:{bound[1]}" if ":" in host else f"{host}:{bound[1]}"
+
+    def new_connection(self) -> Connection:
+        return Connection(self)
+
+    # What connections are made of: other doors put other classes in.
+    new_producing: Callable[..., Producing] = staticmethod(Producing)
+    new_fetch: Callable[[FetchRequest, int, int, Topics, int], Fetch] = staticmethod(Fetch)
 
     def advertised(self, local: tuple[Any, ...]) -> tuple[str, int]:
         """Where a client is to connect that reached us at a local address: there, unless told."""
         return self._told or (str(local[0]), int(local[1]))
+
+    def described(self) -> list[ConnectionDescription]:
+        return [each.described() for each in self.connections]
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
         if len(self.connections) >= self.settings.max_connections:
             return False
         self.connections.add(connection)
+        self.accepted += 1
         return True
 
     async def run(self) -> None:

@@ -24,6 +24,7 @@ import termios
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
+from millstream.broker.connections import ConnectionDescription
 from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError
 from millstream.gateways.pylogstreams.delivery import LATEST, Delivery
 from millstream.gateways.pylogstreams.frames import (
@@ -84,7 +85,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_finishing = False
         self._is_ending = False
         self._is_lost = False
-        self.heard_s = self._loop.time()
+        self._since_ms = door.broker.clock.now_ms()
+        self.heard_s = self._since_s = self._loop.time()
         """When the client last showed that it is alive."""
 
     # What the event loop calls
@@ -99,8 +101,10 @@ class Connection(asyncio.BufferedProtocol):
         self.delivery.start(self._write)
         if not self._door.admit(self):
             self._end("there are as many connections as max.connections allows")
+        _log.debug("pylogstreams: %(peer)s: connected", {"peer": self._peer})
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio says so
+    def connection_lost(self, exc: Exception | None) -> None:
+        _log.debug("pylogstreams: %(peer)s: gone: %(error)s", {"peer": self._peer, "error": exc})
         self._is_lost = True
         self.delivery.close()
         self._door.connections.discard(self)
@@ -144,7 +148,10 @@ class Connection(asyncio.BufferedProtocol):
         except MillstreamError as error:
             self._refuse(str(error))
         except Exception:  # Outer edge: a bug in one frame is no matter for other connections.
-            _log.exception("pylogstreams: %s: a frame failed; the connection is closed", self._peer)
+            _log.exception(
+                "pylogstreams: %(peer)s: a frame failed; the connection is closed",
+                {"peer": self._peer},
+            )
             self._publishing.published.clear()
             self.hang_up(is_refusal=True)
         if self._is_ending and self._pending is None:
@@ -180,9 +187,11 @@ class Connection(asyncio.BufferedProtocol):
             client_id = self._door.new_client_id()
             self._write(framed(client_id.encode()))
             self._log_in(self._door.sessions.open_new(client_id, self))
+            self._door.commands[command] += 1
             return
         if command == "CID":
             self._begin_log_in(" ".join(words))
+            self._door.commands[command] += 1
             return
         self._logged_in(command)
         if command == "SUB" and len(words) == 1:
@@ -194,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             self.delivery.move(words[0], _offset(words[1]))
         elif command != "PNG":
             raise MalformedMessage(f"{' '.join([command, *words])[:80]!r} is no command")
+        self._door.commands[command] += 1
 
     def _logged_in(self, command: str) -> None:
         if self._session is None:
@@ -252,7 +262,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None and not isinstance(error, MillstreamError):
-            _log.error("pylogstreams: %s: the connection is closed", self._peer, exc_info=error)
+            _log.error(
+                "pylogstreams: %(peer)s: the connection is closed",
+                {"peer": self._peer},
+                exc_info=error,
+            )
             self.hang_up(is_refusal=True)
         elif error is not None:
             self._end(str(error))
@@ -308,14 +322,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, reason: str) -> None:
         if not self._is_ending:
-            _log.warning("pylogstreams: %s: the connection is closed: %s", self._peer, reason)
+            _log.warning(
+                "pylogstreams: %(peer)s: the connection is closed: %(reason)s",
+                {"peer": self._peer, "reason": reason},
+            )
         self.hang_up(is_refusal=True)
 
     # For the door
 
+    def described(self) -> ConnectionDescription:
+        return ConnectionDescription(
+            number=self._peer,
+            peer=self._peer,
+            client="" if self._session is None else self._session.client_id,
+            since_ms=self._since_ms,
+            last_used_ms=self._since_ms + round((self.heard_s - self._since_s) * 1000),
+            use="publishes" if self._has_published else "",
+        )
+
     def give_way(self) -> None:
         """Another connection has logged in under the same id."""
-        _log.info("pylogstreams: %s: another connection takes over its client id", self._peer)
+        _log.info(
+            "pylogstreams: %(peer)s: another connection takes over its client id",
+            {"peer": self._peer},
+        )
         # What its socket has not taken goes to the other one.
         self.delivery.close()
         self.hang_up()
@@ -324,9 +354,9 @@ class Connection(asyncio.BufferedProtocol):
         """Hang up on a client that was silent for so long, unless it was us who did not listen."""
         if self._is_reading and self._pending is None:
             _log.warning(
-                "pylogstreams: %s: the connection is closed: nothing was heard for %.1f s",
-                self._peer,
-                silent_s,
+                "pylogstreams: %(peer)s: the connection is closed: nothing was heard for "
+                "%(silent_s).1f s",
+                {"peer": self._peer, "silent_s": silent_s},
             )
             self.hang_up()
 

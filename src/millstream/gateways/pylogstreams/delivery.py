@@ -228,6 +228,7 @@ class Delivery:
             return False
         cursor.position = part.next_offset
         if part.frames:
+            partition.topic.traffic.sent(part.messages, part.payload_bytes)
             self._write(part.frames)
         if self._is_held:
             self._unsent = (cursor, part.next_offset)

@@ -6,13 +6,17 @@ Invariant: every open connection is in `connections`, and there are no more than
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from millstream.broker.broker import Broker
+from millstream.broker.connections import ConnectionDescription
 from millstream.broker.topics import Topic
 from millstream.gateways.pylogstreams.connection import Connection
 from millstream.gateways.pylogstreams.delivery import Subscribers
 from millstream.gateways.pylogstreams.frames import CHECKSUM_BYTES, LENGTH_BYTES
+from millstream.gateways.pylogstreams.metrics import figures
 from millstream.gateways.pylogstreams.pages import Pages
 from millstream.gateways.pylogstreams.sessions import Sessions
 from millstream.gateways.receive_buffer import BufferPool, reserved_bytes
@@ -46,7 +50,13 @@ class Door:
         self.pages = Pages(broker.reader)
         self.subscribers: Subscribers = {}
         self.connections: set[Connection] = set()
+        self.accepted = 0
+        """How many connections there were since the start."""
+        self.commands: Counter[str] = Counter()
+        """How many commands there were, but for PUB."""
+        broker.metrics.add(partial(figures, self))
         self._server: asyncio.Server | None = None
+        broker.connections.add("pylogstreams", self.described)
         broker.topics.on_changed.append(self._topic_changed)
         broker.topics.on_deleted.append(self._topic_deleted)
 
@@ -62,11 +72,15 @@ class Door:
         bound = self._server.sockets[0].getsockname()
         return f"[{host}]:{bound[1]}" if ":" in host else f"{host}:{bound[1]}"
 
+    def described(self) -> list[ConnectionDescription]:
+        return [each.described() for each in self.connections]
+
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more connection."""
         if len(self.connections) >= self.settings.max_connections:
             return False
         self.connections.add(connection)
+        self.accepted += 1
         return True
 
     async def run(self) -> None:
@@ -77,11 +91,10 @@ class Door:
             await self._drop_silent()
 
     async def _drop_silent(self) -> None:
-        heartbeat_s = self.settings.heartbeat_ms / 1000
-        allowed_s = heartbeat_s * self.settings.missed_heartbeats
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(heartbeat_s / _LOOKS_PER_HEARTBEAT)
+            await asyncio.sleep(self.settings.heartbeat_ms / 1000 / _LOOKS_PER_HEARTBEAT)
+            allowed_s = self.settings.heartbeat_ms / 1000 * self.settings.missed_heartbeats
             now_s = loop.time()
             for connection in list(self.connections):
                 silent_s = now_s - connection.heard_s
@@ -89,8 +102,8 @@ class Door:
                     connection.expire(silent_s)
 
     async def _renew(self) -> None:
-        retention_s = self.broker.settings.groups.offsets_retention_minutes * 60
         while True:
+            retention_s = self.broker.settings.groups.offsets_retention_minutes * 60
             await asyncio.sleep(retention_s / _RENEWALS_PER_RETENTION)
             self.sessions.renew()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from itertools import accumulate
 from typing import NamedTuple
 
 from millstream.broker.partition import Partition
@@ -28,12 +29,22 @@ class Part(NamedTuple):
 
     frames: bytes
     next_offset: int
+    messages: int
+    payload_bytes: int
 
 
 class _Page:
     """The frames of a stretch of a partition."""
 
-    __slots__ = ("_offsets", "_parts", "_whole", "next_offset", "size_bytes", "start_offset")
+    __slots__ = (
+        "_offsets",
+        "_parts",
+        "_payloads",
+        "_whole",
+        "next_offset",
+        "size_bytes",
+        "start_offset",
+    )
 
     def __init__(
         self, start_offset: int, next_offset: int, offsets: list[int], parts: list[bytes]
@@ -45,6 +56,8 @@ class _Page:
         self._parts = parts
         self._whole: bytes | None = None
         self.size_bytes = sum(map(len, parts))
+        # Sizes of the payloads before each frame, and of all.
+        self._payloads = [0, *accumulate(map(len, parts[1::2]))]
 
     def part(self, offset: int, limit: int) -> Part:
         """At most so many frames from an offset on."""
@@ -52,12 +65,18 @@ class _Page:
         last = first + limit
         if last < len(self._offsets):
             frames = b"".join(self._parts[2 * first : 2 * last])
-            return Part(frames, self._offsets[last])
+            payload_bytes = self._payloads[last] - self._payloads[first]
+            return Part(frames, self._offsets[last], limit, payload_bytes)
+        count, payload_bytes = (
+            len(self._offsets) - first,
+            self._payloads[-1] - self._payloads[first],
+        )
         if first:
-            return Part(b"".join(self._parts[2 * first :]), self.next_offset)
+            frames = b"".join(self._parts[2 * first :])
+            return Part(frames, self.next_offset, count, payload_bytes)
         if self._whole is None:
             self._whole = b"".join(self._parts)
-        return Part(self._whole, self.next_offset)
+        return Part(self._whole, self.next_offset, count, payload_bytes)
 
 
 class Pages:

@@ -99,7 +99,7 @@ class Publishing:
         try:
             for run in _runs(payloads, limit_bytes):
                 batch = build_values(run, timestamp_ms=self._clock.now_ms())
-                [outcome] = partition.log.append([batch])
+                [outcome] = partition.append([batch])
                 partition.note_refusal(outcome)
                 if isinstance(outcome, Unavailable) and not isinstance(outcome, StorageFailure):
                     return False
@@ -131,7 +131,7 @@ class Publishing:
         number = partition_of(self.client_id.encode(), len(topic.partitions))
         partition = self._topics.partition(name, number)
         if partition.failure is not None:
-            raise partition.failure
+            raise partition.failure.with_traceback(None)
         return partition
 
     async def _create(self, topic: bytes) -> None:

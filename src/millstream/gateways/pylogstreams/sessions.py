@@ -127,9 +127,8 @@ class Sessions:
                 await self._groups.commit(session.group_id, _NOBODY, offsets)
         except MillstreamError as error:
             _log.error(
-                "pylogstreams: the position of client %s is not stored: %s",
-                session.client_id,
-                error,
+                "pylogstreams: the position of client %(client)s is not stored: %(error)s",
+                {"client": session.client_id, "error": error},
             )
             session.dirty.update(taken.intersection(session.positions))
             self._mark(session)

@@ -38,7 +38,7 @@ async def running(path: Path) -> AsyncIterator[tuple[Broker, httpx.AsyncClient]]
     settings = Settings(http=SETTINGS)
     async with (
         opened() as (door, web),
-        app._broker(os.fspath(path), settings, lambda _: None) as (broker, _),
+        app._broker(os.fspath(path), settings) as (broker, _),
     ):
         door.serve(broker)
         try:

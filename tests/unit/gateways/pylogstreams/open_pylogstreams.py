@@ -85,7 +85,7 @@ async def open_pylogstreams(
         topics=topics or TopicSettings(),
         pylogstreams=PyLogStreamsSettings(listener="127.0.0.1:0", **own),
     )
-    async with app._broker(os.fspath(path), settings, lambda _: None) as (broker, _):
+    async with app._broker(os.fspath(path), settings) as (broker, _):
         door = Door(broker, settings.pylogstreams, new_client_id=new_client_id)
         address = await door.open()
         upkeep = asyncio.get_running_loop().create_task(door.run())

@@ -82,6 +82,7 @@ async def read(
         raise missing from None
     if not page.records or page.records[0].offset != offset:
         raise missing
+    pages.note_sent(found, page.records)
     shape = message_shape(page.records[0], partition, encoding=encoding)
     shape["message"] = shape["value"]
     return Response(orjson.dumps(shape), media_type=JSON)

@@ -9,13 +9,20 @@ from starlette.requests import Request
 
 from millstream.broker.broker import Broker
 from millstream.broker.partition import Partition
-from millstream.errors import InvalidRequest, OffsetOutOfRange, UnknownGroup, UnknownTopic
+from millstream.errors import (
+    InvalidRequest,
+    MalformedMessage,
+    OffsetOutOfRange,
+    UnknownGroup,
+    UnknownTopic,
+)
 from millstream.gateways.http import cursors, pages
 from millstream.gateways.http.bodies import LimitedRoute
 from millstream.gateways.http.context import broker_of
 from millstream.gateways.http.documentation import problems
 from millstream.gateways.http.models import (
     Done,
+    GroupAssignment,
     GroupDescription,
     GroupList,
     GroupMember,
@@ -27,6 +34,8 @@ from millstream.gateways.http.models import (
     OffsetReset,
 )
 from millstream.groups.classic_description import GroupListing
+from millstream.groups.consumer_embedded_protocol import named_assignment
+from millstream.groups.consumer_partitions import listed
 from millstream.groups.group_records import Committed
 from millstream.groups.offsets import OffsetToCommit, TopicPartition
 
@@ -43,9 +52,13 @@ async def list_groups(request: Request) -> GroupList:
 
 @router.get("/groups/{group}", summary="Describe a group, with its lag", responses=problems(404))
 async def describe_group(request: Request, group: str) -> GroupDescription:
-    broker = broker_of(request)
+    return await described(broker_of(request), group)
+
+
+async def described(broker: Broker, group: str) -> GroupDescription:
+    """All there is to know of a group. Raises UnknownGroup."""
     listing = _listing(broker, group)
-    offsets = await _offsets(broker, group)
+    offsets = await offsets_of(broker, group)
     return GroupDescription(
         **_summary(listing).model_dump(),
         members=await _members(broker, listing),
@@ -58,7 +71,7 @@ async def describe_group(request: Request, group: str) -> GroupDescription:
 async def group_offsets(request: Request, group: str) -> GroupOffsets:
     broker = broker_of(request)
     _listing(broker, group)
-    return GroupOffsets(group=group, offsets=await _offsets(broker, group))
+    return GroupOffsets(group=group, offsets=await offsets_of(broker, group))
 
 
 @router.post(
@@ -72,7 +85,7 @@ async def commit(request: Request, group: str, wanted: NewOffsets) -> GroupOffse
     for each in wanted.offsets:
         _check(_partition(broker, each.topic, each.partition), each.offset)
     await cursors.commit(broker, group, [_to_commit(each) for each in wanted.offsets])
-    return GroupOffsets(group=group, offsets=await _offsets(broker, group))
+    return GroupOffsets(group=group, offsets=await offsets_of(broker, group))
 
 
 @router.post(
@@ -90,7 +103,7 @@ async def reset(request: Request, group: str, wanted: OffsetReset) -> GroupOffse
         number: _target(_partition(broker, wanted.topic, number), wanted) for number in numbers
     }
     await cursors.move(broker, group, wanted.topic, targets)
-    return GroupOffsets(group=group, offsets=await _offsets(broker, group))
+    return GroupOffsets(group=group, offsets=await offsets_of(broker, group))
 
 
 @router.delete(
@@ -151,12 +164,18 @@ def _summary(listing: GroupListing) -> GroupSummary:
 async def _members(broker: Broker, listing: GroupListing) -> list[GroupMember]:
     if listing.group_type == "consumer":
         group = await broker.groups.consumer_describe(listing.group_id)
+        names = {topic.topic_id: topic.name for topic in broker.topics.all()}
         return [
             GroupMember(
                 member_id=each.member_id,
                 instance_id=each.metadata.instance_id,
                 client_id=each.metadata.client_id,
                 client_host=each.metadata.client_host,
+                assignments=[
+                    GroupAssignment(topic=names[topic_id], partitions=numbers)
+                    for topic_id, numbers in listed(each.current.assigned)
+                    if topic_id in names
+                ],
             )
             for each in group.members.values()
         ]
@@ -166,12 +185,25 @@ async def _members(broker: Broker, listing: GroupListing) -> list[GroupMember]:
             instance_id=each.instance_id,
             client_id=each.client_id,
             client_host=each.client_host,
+            assignments=_classic_assignments(each.assignment),
         )
         for each in broker.groups.describe(listing.group_id).members
     ]
 
 
-async def _offsets(broker: Broker, group: str) -> list[GroupOffset]:
+def _classic_assignments(data: bytes) -> list[GroupAssignment]:
+    """None where a client keeps something of its own in there."""
+    try:
+        assigned = named_assignment(data)
+    except MalformedMessage:
+        return []
+    return [
+        GroupAssignment(topic=topic, partitions=sorted(numbers))
+        for topic, numbers in sorted(assigned.items())
+    ]
+
+
+async def offsets_of(broker: Broker, group: str) -> list[GroupOffset]:
     committed: Mapping[TopicPartition, Committed] = await broker.groups.fetch_offsets(group)
     return [
         _group_offset(broker, topic, number, known)

@@ -24,7 +24,7 @@ _MOST_REASONS = 20
 async def health(request: Request) -> Health:
     """In FastQueue2's shape: a status and a message for people."""
     context = context_of(request)
-    reasons = _reasons(context)
+    reasons = troubles_of(context)
     if not context.has_started:
         return Health(status="starting", message=reasons[0], version=__version__)
     if reasons:
@@ -47,13 +47,14 @@ async def live() -> Liveness:
 @router.head("/health/ready", include_in_schema=False)
 async def ready(request: Request) -> Response:
     """Not while it recovers or stops, when the disk is full, or when a partition has stopped."""
-    reasons = _reasons(context_of(request))
+    reasons = troubles_of(context_of(request))
     answer = {"status": "not ready" if reasons else "ready", "reasons": reasons}
     status = 503 if reasons else 200
     return Response(orjson.dumps(answer), status, media_type="application/json")
 
 
-def _reasons(context: Context) -> list[str]:
+def troubles_of(context: Context) -> list[str]:
+    """Why the broker cannot do its work; none if it can."""
     if not context.has_started:
         return ["the broker is starting"]
     if context.closing.is_set():

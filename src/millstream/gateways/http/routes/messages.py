@@ -207,6 +207,7 @@ async def read_one(
         raise missing from None
     if not page.records or page.records[0].offset != offset:
         raise missing
+    pages.note_sent(partition, page.records)
     shape = message_shape(page.records[0], number, encoding=encoding)
     return Response(orjson.dumps(shape), media_type=JSON)
 

@@ -17,7 +17,7 @@ from millstream.broker.broker import Broker
 from millstream.broker.partition import Partition
 from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, NotFound
-from millstream.gateways.http import cursors
+from millstream.gateways.http import cursors, pages
 from millstream.gateways.http.context import Context, broker_of, context_of
 from millstream.gateways.http.documentation import problems
 from millstream.gateways.http.message_ids import place_of_text
@@ -49,6 +49,7 @@ async def receive(
         oldest = _oldest(context, unread)
         if oldest is not None:
             number, record = oldest
+            pages.note_sent(found.partitions[number], [record])
             shape = message_shape(record, number, encoding=encoding)
             shape["data"] = shape["value"]
             return Response(orjson.dumps(shape), media_type="application/json")

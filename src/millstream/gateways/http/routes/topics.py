@@ -1,4 +1,4 @@
-"""Topics: list, create, describe, configure, delete; and their offsets.
+"""Topics: list, create, describe, configure, empty, delete; and their offsets.
 
 `GET /topics/{topic}` and `POST /topics/{topic}` are in `fastqueue`, whose routes they are.
 """
@@ -22,6 +22,7 @@ from millstream.gateways.http.models import (
     NewTopic,
     OffsetRange,
     PartitionShape,
+    Purged,
     SegmentShape,
     TopicChange,
     TopicDescription,
@@ -30,6 +31,7 @@ from millstream.gateways.http.models import (
     TopicShape,
     TopicSummary,
 )
+from millstream.settings.names import is_internal_topic
 from millstream.settings.overrides import setting_texts, text_of
 from millstream.storage.segment import Segment
 
@@ -101,6 +103,31 @@ async def delete_topic(request: Request, topic: str) -> Done:
         raise InvalidRequest("topics cannot be deleted: delete.topic.enable is false")
     await topics.delete(topic)
     return Done()
+
+
+@router.delete(
+    "/topics/{topic}/messages",
+    summary="Delete all messages of a topic",
+    responses=problems(400, 404, 507),
+)
+async def delete_messages(request: Request, topic: str) -> Purged:
+    """Those that are there now. The topic stays, and its offsets go on from where they are."""
+    topics = broker_of(request).topics
+    found = topics.get(topic)
+    if is_internal_topic(topic):
+        raise InvalidRequest(f"topic {topic!r} is the broker's own: its messages stay")
+    if "delete" not in found.settings.cleanup_policy:
+        raise InvalidRequest(
+            f"topic {topic!r} has cleanup.policy=compact: compaction alone decides what goes; "
+            "set it to compact,delete first"
+        )
+    deleted = 0
+    for partition in found.partitions:
+        before = partition.log.start_offset
+        # All that can go: what a transaction under way has written must stay for now.
+        start = await topics.delete_records(partition, partition.log.last_stable_offset)
+        deleted += start - before
+    return Purged(topic=topic, deleted=deleted)
 
 
 @router.get(

@@ -11,6 +11,7 @@ Cost: benchmarks/consume.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 
 from millstream.broker.fetch import Found, Reading, Wanted, read
@@ -20,6 +21,7 @@ from millstream.broker.topics import Topics
 from millstream.errors import MillstreamError, UnknownLeaderEpoch
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
+from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.protocol.headers import read_client_id
 from millstream.protocol.messages.fetch import (
     FLEXIBLE,
@@ -36,48 +38,11 @@ API_KEY = 1
 VERSIONS = (4, 17)
 
 
-class Fetching:
-    """The fetch requests of one connection."""
-
-    __slots__ = ("_answers", "_max_bytes", "_topics", "_waiting")
-
-    def __init__(self, answers: Answers, *, topics: Topics, max_bytes: int) -> None:
-        self._answers = answers
-        self._topics = topics
-        self._max_bytes = max_bytes
-        self._waiting: set[_Fetch] = set()
-
-    def begin(self, frame: memoryview, version: int, correlation_id: int) -> None:
-        """Answer a request now, or when there is something. Raises MalformedMessage."""
-        _, position = read_client_id(frame, flexible=version >= FLEXIBLE)
-        request = parse_request(frame, position, version)
-        fetch = _Fetch(request, version, correlation_id, self._topics, self._max_bytes)
-        if request.session_id != NO_SESSION:
-            code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-            self._answers.send(encode_response(version, correlation_id, [], error_code=code))
-            return
-        reading = fetch.read()
-        if fetch.is_enough(reading) or request.max_wait_ms <= 0:
-            self._answers.send(fetch.encode(reading))
-        else:
-            place = self._answers.take_place(request_bytes=len(frame))
-            fetch.wait(place, self._waiting)
-
-    def close(self) -> None:
-        """Nobody waits any longer."""
-        for fetch in list(self._waiting):
-            fetch.give_up()
-
-    def hurry(self) -> None:
-        """Answer all who wait with what there is."""
-        for fetch in list(self._waiting):
-            fetch.finish()
-
-
-class _Fetch:
+class Fetch:
     """One request."""
 
     __slots__ = (
+        "_began_ns",
         "_correlation_id",
         "_generation",
         "_max_bytes",
@@ -85,6 +50,7 @@ class _Fetch:
         "_place",
         "_request",
         "_siblings",
+        "_times",
         "_topics",
         "_version",
         "_waiting",
@@ -109,8 +75,10 @@ class _Fetch:
         self._generation = topics.generation
         self._wanted = self._find_wanted()
         self._place: Place | None = None
+        self._times: RequestTimes | None = None
+        self._began_ns = 0
         self._waiting: Waiting | None = None
-        self._siblings: set[_Fetch] = set()
+        self._siblings: set[Fetch] = set()
 
     def _find_wanted(self) -> list[Wanted]:
         is_committed = self._request.read_committed
@@ -131,6 +99,11 @@ class _Fetch:
         return reading.size >= self._min_bytes or reading.has_errors
 
     def encode(self, reading: Reading) -> Parts:
+        """The answer; what it holds is counted as sent."""
+        for wanted, one in zip(self._wanted, reading.found, strict=True):
+            if one.records and isinstance(wanted.partition, Partition):
+                count = wanted.partition.log.count_messages(one.records)
+                wanted.partition.topic.traffic.sent(count, len(one.records))
         found = iter(reading.found)
         topics = [
             (topic.topic, [_told(each) for each in islice(found, len(topic.partitions))])
@@ -138,9 +111,10 @@ class _Fetch:
         ]
         return encode_response(self._version, self._correlation_id, topics)
 
-    def wait(self, place: Place, siblings: set[_Fetch]) -> None:
+    def wait(self, place: Place, siblings: set[Fetch], times: RequestTimes) -> None:
         """Park; the answer goes to `place`."""
         self._place = place
+        self._times, self._began_ns = times, times.began_ns
         self._siblings = siblings
         siblings.add(self)
         self._waiting = Waiting(
@@ -164,9 +138,66 @@ class _Fetch:
         if not is_last and not self.is_enough(reading):
             return False
         assert self._place is not None
+        assert self._times is not None
         self._siblings.discard(self)
         self._place.fill(self.encode(reading))
+        self._times.answered_after_wait(API_KEY, self._began_ns)
         return True
+
+
+class Fetching:
+    """The fetch requests of one connection."""
+
+    __slots__ = ("_answers", "_max_bytes", "_new_fetch", "_times", "_topics", "_waiting")
+
+    def __init__(
+        self,
+        answers: Answers,
+        *,
+        topics: Topics,
+        max_bytes: int,
+        times: RequestTimes,
+        new_fetch: Callable[[FetchRequest, int, int, Topics, int], Fetch] = Fetch,
+    ) -> None:
+        self._answers = answers
+        self._new_fetch = new_fetch
+        self._times = times
+        self._topics = topics
+        self._max_bytes = max_bytes
+        self._waiting: set[Fetch] = set()
+
+    def begin(self, frame: memoryview, version: int, correlation_id: int) -> None:
+        """Answer a request now, or when there is something. Raises MalformedMessage."""
+        _, position = read_client_id(frame, flexible=version >= FLEXIBLE)
+        request = parse_request(frame, position, version)
+        fetch = self._new_fetch(request, version, correlation_id, self._topics, self._max_bytes)
+        if request.session_id != NO_SESSION:
+            code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            self._answers.send(encode_response(version, correlation_id, [], error_code=code))
+            self._times.answered(API_KEY, self._times.began_ns)
+            return
+        reading = fetch.read()
+        if fetch.is_enough(reading) or request.max_wait_ms <= 0:
+            self._answers.send(fetch.encode(reading))
+            self._times.answered(API_KEY, self._times.began_ns)
+        else:
+            place = self._answers.take_place(request_bytes=len(frame))
+            fetch.wait(place, self._waiting, self._times)
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for data."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        for fetch in list(self._waiting):
+            fetch.give_up()
+
+    def hurry(self) -> None:
+        """Answer all who wait with what there is."""
+        for fetch in list(self._waiting):
+            fetch.finish()
 
 
 def _wanted(

@@ -19,7 +19,7 @@ from millstream.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from millstream.settings.domain import SomeOf
+from millstream.settings.domain import Names, SomeOf
 from millstream.settings.overrides import setting_texts, topic_setting
 
 API_KEY = 44
@@ -74,11 +74,11 @@ def _value_after(topic: Topic, asked: AlterableConfig) -> str | None:
         return asked.value
     if asked.config_operation not in set(Operation):
         raise InvalidRequest(f"operation {asked.config_operation} on a setting is unknown")
-    if not isinstance(setting.domain, SomeOf):
+    if not isinstance(setting.domain, SomeOf | Names):
         raise InvalidSetting(
             name=asked.name, value=asked.value, expected="to be set: it is not a list"
         )
-    words = setting_texts(topic.settings)[asked.name].split(",")
+    words = [word for word in setting_texts(topic.settings)[asked.name].split(",") if word]
     changed = [word.strip() for word in asked.value.split(",")]
     if asked.config_operation == Operation.APPEND:
         words += [word for word in changed if word not in words]

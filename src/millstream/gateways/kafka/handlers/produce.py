@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.partition import Partition
@@ -36,6 +37,7 @@ from millstream.gateways.kafka.produce_request import (
     RepeatedRequest,
     encode_all,
 )
+from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.transaction_codes import write_code
 from millstream.protocol.headers import read_client_id
 from millstream.protocol.messages.produce import (
@@ -80,6 +82,7 @@ class Producing:
         "_hang_up",
         "_max_unpacked_bytes",
         "_repeated",
+        "_times",
         "_topics",
         "_transactions",
     )
@@ -95,6 +98,7 @@ class Producing:
         connection: int,
         max_unpacked_bytes: int,
         hang_up: Callable[[str], None],
+        times: RequestTimes,
     ) -> None:
         """`connection` is its number; `hang_up` ends it for a reason."""
         self._answers = answers
@@ -102,6 +106,7 @@ class Producing:
         self._connection = connection
         self._max_unpacked_bytes = max_unpacked_bytes
         self._hang_up = hang_up
+        self._times = times
         self._topics = topics
         self._cycle = cycle
         self._flusher = flusher
@@ -271,13 +276,17 @@ class Producing:
 
     def _answer(self, entries: list[Entry], acks: int) -> None:
         """Answer some requests that all ask for the same."""
+        count, began_ns = len(entries), self._times.began_ns
+        if acks == ALL_REPLICAS:
+            answered = partial(self._times.answered, API_KEY, began_ns, count)
+            pending = DurableAnswer(entries, self._answers.take_place(count), answered)
+            pending.wait(self._flusher, self._transactions.log)
+            return
         if acks == NO_ANSWER:
             self._check_unanswered(entries)
-        elif acks == ALL_REPLICAS:
-            pending = DurableAnswer(entries, self._answers.take_place(len(entries)))
-            pending.wait(self._flusher, self._transactions.log)
         else:
             self._answers.send([encode_all(entries)])
+        self._times.answered(API_KEY, began_ns, count)
 
     def _check_unanswered(self, entries: list[Entry]) -> None:
         """Hang up when one failed: there is no other way to tell, and the client asks anew."""

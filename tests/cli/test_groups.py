@@ -1,0 +1,119 @@
+"""`millstream group`, and `millstream consume` as a member of one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from millstream.client.kafka import Cluster
+from millstream.testing import Broker
+from tests.cli.command import TIMEOUT_S, Command
+from tests.clients.broker_process import BrokerProcess
+
+
+def test_group_goes_on_where_it_was(cli: Command, topic: str) -> None:
+    cli.output("topic", "create", topic, "-p", "2")
+    cli.output("produce", topic, "-p", "1", stdin=b"1\n2\n3\n4\n5\n")
+    read = ("consume", topic, "--group", topic, "--format", "%v")
+    assert cli.output(*read, "-n", "2") == "12"
+    [listed] = [each for each in cli.objects("group", "list") if each["group"] == topic]
+    assert (listed["lag"], listed["state"], listed["topics"]) == (3, "Empty", [topic])
+    [shape] = cli.objects("group", "describe", topic)
+    [second] = [each for each in shape["partitions"] if each["partition"] == 1]
+    assert (second["committed_offset"], second["end_offset"], second["lag"]) == (2, 5, 3)
+    assert cli.output(*read) == "345"
+    assert cli.output(*read) == ""
+
+
+def test_group_is_moved_and_deleted(cli: Command, topic: str) -> None:
+    cli.output("topic", "create", topic, "-p", "2")
+    for number in ("0", "1"):
+        cli.output("produce", topic, "-p", number, stdin=b"1\n2\n3\n4\n5\n")
+    reset = ("group", "reset", topic)
+    assert "say what it is to read" in cli.failure(1, *reset, "--to", "earliest")
+
+    def moved(*options: str) -> list[tuple[int, int | None, int]]:
+        shapes = cli.objects(*reset, *options)
+        return [(each["partition"], each["from_offset"], each["to_offset"]) for each in shapes]
+
+    assert moved("--to", "latest", "-t", topic, "--yes") == [(0, None, 5), (1, None, 5)]
+    assert moved("--to", "-2", "--dry-run") == [(0, 5, 3), (1, 5, 3)]
+    assert moved("--to", "earliest", "-t", f"{topic}:1", "--yes") == [(1, 5, 0)]
+    assert moved("--to", "1h", "--yes") == [(0, 5, 0), (1, 0, 0)]
+    assert moved("--to", "4", "--yes") == [(0, 0, 4), (1, 0, 4)]
+    assert cli.output("consume", topic, "-g", topic) == "5\n5\n"
+    assert "nothing was changed" in cli.output(*reset, "--to", "earliest", "--dry-run")
+    assert cli.output("group", "delete", topic, "--yes") == f"group '{topic}' is deleted\n"
+    assert "there is no group" in cli.failure(3, "group", "delete", topic, "--yes")
+
+
+def test_two_consumers_share_a_topic(broker: BrokerProcess, cli: Command, topic: str) -> None:
+    cli.output("topic", "create", topic, "-p", "4")
+    with Cluster(broker.address) as cluster, _consumer(cli, topic) as first:
+        with _consumer(cli, topic) as second:
+            _await_shares(cluster, topic, [2, 2])
+            [shape] = cli.objects("group", "describe", topic)
+            assert (shape["state"], len(shape["members"])) == ("Stable", 2)
+            described = cli.output("group", "describe", topic)
+            assert f"group '{topic}': Stable, 2 members, lag 0, assigned by range" in described
+            refused = cli.failure(1, "group", "reset", topic, "--to", "latest", "-t", topic)
+            assert "has members: stop them first" in refused
+            assert "has members" in cli.failure(1, "group", "delete", topic, "--yes")
+            for number in range(4):
+                line = b"%d\n" % number
+                cli.output("produce", topic, "-p", str(number), stdin=line)
+            mine = {_out(first).readline() for _ in range(2)}
+            others = {_out(second).readline() for _ in range(2)}
+            assert mine | others == {b"0\n", b"1\n", b"2\n", b"3\n"}
+        # Who leaves gives its partitions to the other at once.
+        _await_shares(cluster, topic, [4])
+        cli.output("produce", topic, "-p", "3", stdin=b"next\n")
+        assert _out(first).readline() == b"next\n"
+    assert cli.objects("group", "describe", topic)[0]["lag"] == 0
+
+
+def test_what_comes_while_a_group_reads_to_the_end_is_read_the_next_time(topic: str) -> None:
+    with Broker() as broker:
+        cli = Command(broker.bootstrap_servers)
+        broker.create_topic(topic)
+        broker.produce(topic, "before")
+        read = ("consume", topic, "--group", topic)
+        with broker.faults.delay("Fetch", seconds=60, times=1) as fault:
+            process = cli.start(*read, stdout=subprocess.PIPE)
+            fault.wait(timeout_s=TIMEOUT_S)
+            # It has asked where the end is, and its answer goes beyond that.
+            broker.produce(topic, "since")
+        assert process.communicate(timeout=TIMEOUT_S)[0] == b"before\n"
+        assert broker.committed(topic) == {(topic, 0): 1}
+        assert cli.output(*read) == "since\n"
+
+
+@contextmanager
+def _consumer(cli: Command, topic: str) -> Iterator[subprocess.Popen[bytes]]:
+    words = ("consume", topic, "--group", topic, "--follow")
+    process = cli.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT_S) == (b"", b"")
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _await_shares(cluster: Cluster, group: str, sizes: list[int]) -> None:
+    """The test's own time limit ends this if it never comes."""
+    while True:
+        if any(each.name == group for each in cluster.groups.list()):
+            found = cluster.groups.describe(group)
+            if found.state == "Stable" and [len(each.places) for each in found.members] == sizes:
+                return
+
+
+def _out(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert process.stdout is not None
+    return process.stdout

@@ -1,0 +1,141 @@
+"""Pipelines from topics to topics and tables: what comes out, what is dead, and going on later."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import deltalake
+import pytest
+
+from millstream.client.kafka import Cluster
+from millstream.clock import SystemClock
+from millstream.spark.pipeline.declaration import read
+from millstream.spark.pipeline.registry import Registry
+from tests.clients.broker_process import BrokerProcess
+from tests.spark.pipelines import contents, output, run_once
+from tests.spark.records import create_topic, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+FILE = """\
+name: {topic}
+kafka: {{bootstrap.servers: "{address}"}}
+sources:
+  - name: orders
+    topic: {topic}
+    format: json
+    schema:
+      id: bigint not null
+      category: string
+      price: double
+      at: timestamp
+    watermark: {{column: at, delay: 1 second}}
+steps:
+  - name: revenue
+    sql: |
+      SELECT window.start AS minute, category, count(*) AS n, sum(price) AS revenue
+      FROM orders GROUP BY window(at, '1 minute'), category
+sinks:
+  - from: revenue
+    topic: {topic}.revenue
+    key: category
+    output: update
+  - from: revenue
+    delta: totals
+    upsert_by: [minute, category]
+    output: update
+  - from: orders
+    delta: table
+trigger: once
+spark:
+  spark.master: local[2]
+  spark.driver.memory: 1g
+  spark.sql.shuffle.partitions: 2
+"""
+
+
+def orders(start: int, count: int) -> Iterator[bytes]:
+    """One in ten of them is no order."""
+    for number in range(start, start + count):
+        if number % 10 == 3:
+            yield f"order {number}".encode()
+            continue
+        order = {"id": number, "category": "abc"[number % 3], "price": 2.0}
+        yield json.dumps({**order, "at": f"2026-01-01T00:{number // 60 % 60:02}:00Z"}).encode()
+
+
+def write(home: Path, topic: str, address: str) -> Path:
+    path = home / "pipeline.yaml"
+    path.write_text(FILE.format(topic=topic, address=address))
+    return path
+
+
+def table(home: Path) -> list[int]:
+    rows = deltalake.DeltaTable(str(home / "table")).to_pyarrow_table()
+    return sorted(rows.column("id").to_pylist())
+
+
+def good(count: int) -> list[int]:
+    return [number for number in range(count) if number % 10 != 3]
+
+
+def test_rows_come_out_once_over_several_runs_and_again_after_a_reset(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(broker.address, topic)
+    path = write(tmp_path, topic, broker.address)
+    pipeline = read(path)
+    with Cluster(broker.address) as cluster:
+        produce(broker.address, topic, orders(0, 100))
+        first = run_once(pipeline, spark, cluster)[-1]
+        produce(broker.address, topic, orders(100, 100))
+        second = run_once(pipeline, spark, cluster)[-1]
+        published = Registry(cluster, SystemClock()).get(topic)
+        groups = cluster.committed(f"{topic}.orders-delta", [(topic, 0)])
+
+    assert (first["state"], first["bad_rows"], first["lag"]) == ("finished", 10, 0)
+    assert (second["state"], second["bad_rows"], second["lag"]) == ("finished", 10, 0)
+    assert published == second
+    assert groups == {(topic, 0): 200}
+    assert table(tmp_path) == good(200)
+    sums = Counter[str]()
+    latest = {}
+    for message in contents(broker.address, f"{topic}.revenue"):
+        value = json.loads(message.value())
+        latest[value["minute"], message.key().decode()] = value
+    for (_, category), value in latest.items():
+        sums[category] += value["n"]
+        assert value["revenue"] == 2.0 * value["n"]
+        assert value["category"] == category
+    totals = deltalake.DeltaTable(str(tmp_path / "totals")).to_pyarrow_table().to_pylist()
+    assert {(each["category"], each["n"], each["revenue"]) for each in totals} == {
+        (each["category"], each["n"], each["revenue"]) for each in latest.values()
+    }
+    assert len(totals) == len(latest)
+    assert sums == Counter("abc"[number % 3] for number in good(200))
+    letters = contents(broker.address, f"{topic}.dead-letters")
+    assert [each.value() for each in letters] == [b"order %d" % n for n in range(3, 200, 10)]
+    assert [dict(each.headers()) for each in letters] == [
+        {
+            "millstream-reason": b"the value is no JSON object",
+            "millstream-source-topic": topic.encode(),
+            "millstream-source-partition": b"0",
+            "millstream-source-offset": b"%d" % offset,
+            "millstream-pipeline": topic.encode(),
+        }
+        for offset in range(3, 200, 10)
+    ]
+
+    assert "begins anew" in output("reset", str(path), "--yes")
+    assert not (tmp_path / "checkpoints" / topic / "g1").exists()
+    with Cluster(broker.address) as cluster:
+        anew = run_once(pipeline, spark, cluster)[-1]
+    assert (anew["generation"], anew["bad_rows"]) == (2, 20)
+    assert table(tmp_path) == sorted(good(200) * 2)
