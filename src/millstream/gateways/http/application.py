@@ -18,6 +18,7 @@ from millstream.gateways.http import (
     streams,
 )
 from millstream.gateways.http.context import Context
+from millstream.gateways.http.dashboard import events, facts, page, search
 from millstream.gateways.http.documentation import refusals
 from millstream.gateways.http.fast_lane import FastLane
 from millstream.gateways.http.guard import Guard
@@ -50,6 +51,10 @@ _ROUTERS = (
     streams,
     sockets,
     docs_page,
+    page,
+    facts,
+    events,
+    search,
 )
 _FOREIGN = {str(status): told for status, told in refusals(400, 403).items()}
 """The guard refuses it, whatever route would be next."""

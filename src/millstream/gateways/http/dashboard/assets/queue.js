@@ -1,0 +1,196 @@
+// One queue: what waits in it, and its dead letters, which can be looked at, sent back and purged.
+
+import { ask, at, get, query } from "./api.js";
+import { dialog, toast } from "./dialog.js";
+import { button, empty, fill, h, icon } from "./dom.js";
+import { count, plural, span, time } from "./format.js";
+import { List } from "./list.js";
+import { MessageView, preview } from "./message_view.js";
+
+const PAGE = 100;
+
+export function open(topic, name) {
+  const path = `topics/${at(topic)}/subscriptions/${at(name)}`;
+  const tiles = h("div", { class: "tiles" });
+  const about = h("dl", { class: "facts pairs" });
+  const letters = new Letters(topic, name, path);
+  const body = h("div", {}, tiles, h("section", { class: "card" }, about), letters.element);
+  let others = [];
+
+  return {
+    title: name,
+    view: "queues",
+    element: h("div", { class: "page" },
+      h("header", { class: "page-head" },
+        h("h1", {}, h("a", { class: "crumb", href: "#/queues" }, icon("left"), h("small", {}, "Queues")), h("br"), name),
+        button("Delete", () => deleteQueue(topic, name, path), { kind: "danger" })),
+      body),
+    rows(table) {
+      const queue = table.get(`${topic}/${name}`);
+      if (!queue) {
+        fill(body, empty("There is no queue of this name", "It may have been deleted.", h("a", { href: "#/queues" }, "See all queues")));
+        return;
+      }
+      others = [...table.values()].filter((each) => each.dead_letter_topic === queue.dead_letter_topic && each.name !== name);
+      fill(tiles, [["Backlog", queue.backlog], ["In flight", queue.in_flight], ["For later", queue.delayed], ["To be delivered again", queue.waiting], ["Dead", queue.dead]].map(([label, number]) =>
+        h("div", { class: label === "Dead" && number ? "tile bad" : "tile" }, h("span", {}, label), h("b", {}, count(number)))));
+      fill(about, [
+        ["Topic", h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic)],
+        ["Type", queue.type.replace("_", " ")],
+        ["Time to acknowledge", span(Math.round(queue.ack_timeout_ms / 1000))],
+        ["Most deliveries", queue.max_deliveries ? count(queue.max_deliveries) : "no limit"],
+        ["Dead letters go to", h("a", { href: `#/topics/${encodeURIComponent(queue.dead_letter_topic)}` }, queue.dead_letter_topic)],
+        ["Consumers", queue.consumers.length ? queue.consumers.join(", ") : "none that stay connected"],
+      ].map(([label, value]) => [h("dt", {}, label), h("dd", {}, value)]));
+      letters.know(queue, others);
+    },
+  };
+}
+
+class Letters {
+  constructor(topic, name, path) {
+    this.topic = topic;
+    this.name = name;
+    this.path = path;
+    this.chosen = new Set();
+    this.dead = -1;
+    this.messages = [];
+    this.replay = button("Replay chosen", () => this.sendBack([...this.chosen]));
+    this.replayAll = button("Replay all", () => this.sendBack(null));
+    this.purge = button("Purge", () => this.askPurge(), { kind: "danger" });
+    this.more = button("Load more", () => this.load(true));
+    this.more.hidden = true;
+    this.list = new List({
+      label: "Dead letters",
+      open: (row) => this.view(row.message),
+      columns: [
+        { title: "", size: "24px", cell: (row) => this.box(row) },
+        { title: "Letter", size: "90px", narrow: "60px", mono: true, cell: (row) => row.key },
+        { title: "Time", size: "196px", wide: true, cell: (row) => time(row.message.timestamp) },
+        { title: "Deliveries", size: "80px", number: true, wide: true, cell: (row) => count(row.message.delivery_count) },
+        { title: "Reason", size: "minmax(0, 1fr)", cell: (row) => row.message.reason || h("span", { class: "null" }, "none was given") },
+        { title: "Value", size: "minmax(0, 1fr)", wide: true, cell: (row) => preview(row.message.value, row.message.encoding) },
+      ],
+    });
+    this.content = h("div", { class: "browser" });
+    this.detail = new MessageView({ close: () => this.unview(), step: (by) => this.step(by) });
+    this.element = h("section", { class: "stack" },
+      h("header", { class: "page-head" }, h("h2", {}, "Dead letters"), this.replay, this.replayAll, this.purge),
+      this.content, this.more);
+    this.arrange();
+  }
+
+  know(queue, others) {
+    this.queue = queue;
+    this.others = others;
+    if (queue.dead !== this.dead) {
+      this.dead = queue.dead;
+      this.load(false);
+    }
+  }
+
+  async load(isMore) {
+    const offsets = isMore ? this.next : {};
+    try {
+      if (!isMore) this.messages = [];
+      const asked = Object.keys(offsets).length ? Object.entries(offsets) : [[undefined, undefined]];
+      for (const [partition, offset] of asked) {
+        const told = await get(`${this.path}/dlq?${query({ partition, offset, limit: PAGE })}`);
+        this.messages.push(...told.messages);
+        this.next = { ...(isMore ? this.next : {}), ...told.next_offsets };
+        this.more.hidden = told.messages.length < PAGE;
+      }
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+    this.arrange();
+  }
+
+  arrange() {
+    this.replay.disabled = !this.chosen.size;
+    this.replayAll.disabled = this.purge.disabled = !this.messages.length;
+    if (!this.messages.length) {
+      fill(this.content, empty("No dead letters", "A message comes here when it was delivered in vain as often as the queue allows."));
+      return;
+    }
+    if (!this.list.element.isConnected) fill(this.content, this.list.element);
+    this.list.show(this.messages.map((message) => ({ key: message.message_id, message })));
+  }
+
+  box(row) {
+    return h("input", {
+      type: "checkbox", "aria-label": `Choose letter ${row.key}`,
+      onchange: (event) => {
+        this.chosen[event.target.checked ? "add" : "delete"](row.key);
+        this.replay.disabled = !this.chosen.size;
+      },
+    });
+  }
+
+  view(message) {
+    this.viewed = message;
+    this.detail.show(message);
+    this.content.classList.add("split");
+    this.list.compact(true);
+    if (!this.detail.element.isConnected) this.content.append(this.detail.element);
+  }
+
+  unview() {
+    this.detail.element.remove();
+    this.content.classList.remove("split");
+    this.list.compact(false);
+  }
+
+  step(by) {
+    const next = this.messages[this.messages.indexOf(this.viewed) + by];
+    if (next) this.view(next);
+  }
+
+  sendBack(ids) {
+    dialog({
+      title: "Replay dead letters",
+      action: "Replay",
+      content: h("p", {}, `${ids ? plural(ids.length, "letter") : "All letters that were not sent back yet"} will be sent to `, h("b", {}, this.topic), " as new messages. All queues and readers of the topic get them."),
+      act: async () => {
+        const done = await ask("POST", `${this.path}/dlq/replay`, ids ? { message_ids: ids } : { limit: 10_000 });
+        this.chosen.clear();
+        toast(`${plural(done.count, "letter")} sent back${done.failed.length ? `, ${done.failed.length} refused: ${done.failed[0].reason}` : ""}`, done.failed.length ? "bad" : "good");
+        await this.load(false);
+      },
+    });
+  }
+
+  askPurge() {
+    const where = this.queue.dead_letter_topic;
+    dialog({
+      title: "Purge dead letters",
+      action: "Purge",
+      kind: "danger",
+      confirm: where,
+      content: [
+        h("p", {}, "All messages in ", h("b", {}, where), " are deleted. This cannot be undone."),
+        this.others.length > 0 && h("p", { class: "notice" }, `The letters of ${this.others.map((each) => `${each.topic}/${each.name}`).join(", ")} lie there too, and go with them.`),
+      ],
+      act: async () => {
+        await ask("DELETE", `topics/${at(where)}/messages`);
+        toast("Dead letters are purged");
+        await this.load(false);
+      },
+    });
+  }
+}
+
+function deleteQueue(topic, name, path) {
+  dialog({
+    title: "Delete queue",
+    action: "Delete queue",
+    kind: "danger",
+    confirm: name,
+    content: h("p", {}, "The queue ", h("b", {}, name), " forgets which messages are done. The messages of ", h("b", {}, topic), " and the dead letters stay."),
+    async act() {
+      await ask("DELETE", path);
+      toast(`Queue ${name} is deleted`);
+      location.hash = "#/queues";
+    },
+  });
+}

@@ -1,0 +1,104 @@
+"""A headless Chromium for the tests of each file, and a broker whose dashboard it looks at.
+
+A page that complains in its console, or asks for something and is not answered well, fails the test
+that looked at it, unless the test said that it would.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    expect,
+    sync_playwright,
+)
+
+from tests.clients.broker_process import BrokerProcess
+
+ANY_PORT = "127.0.0.1:0"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PATIENCE_MS = 15_000
+expect.set_options(timeout=PATIENCE_MS)
+# A stream ends when its page goes elsewhere, and a search when it is stopped.
+_ENDED_BY_US = ("/api/events", "/stream?", "/api/search")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Not for longer: Playwright has an event loop running, beside which no other can run."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    home = tmp_path_factory.mktemp("dashboard")
+    with BrokerProcess(home, http=ANY_PORT) as broker:
+        yield broker
+        broker.stop()
+        assert broker.complaints() == []
+
+
+@pytest.fixture
+def web(broker: BrokerProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=broker.url, timeout=30) as client:
+        yield client
+
+
+class Watch:
+    """What went wrong on a page."""
+
+    def __init__(self, page: Page) -> None:
+        self.troubles: list[str] = []
+        self.expected: set[int] = set()
+        """Statuses that the test makes the broker answer with."""
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("requestfailed", self._failed)
+        page.on("response", self._answered)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        is_expected = any(f"status of {status}" in message.text for status in self.expected)
+        if message.type in {"error", "warning"} and not is_expected:
+            self.troubles.append(message.text)
+
+    def _failed(self, request: Request) -> None:
+        if not any(part in request.url for part in _ENDED_BY_US):
+            self.troubles.append(f"{request.url}: {request.failure}")
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 400 and response.status not in self.expected:
+            self.troubles.append(f"{response.url}: {response.status}")
+
+
+@pytest.fixture
+def page(chromium: Browser, broker: BrokerProcess) -> Iterator[Page]:
+    with chromium.new_context(
+        viewport={"width": 1440, "height": 900},
+        base_url=broker.url,
+        permissions=["clipboard-read", "clipboard-write"],
+    ) as context:
+        context.set_default_timeout(PATIENCE_MS)
+        yield context.new_page()
+
+
+@pytest.fixture(autouse=True)
+def watch(request: pytest.FixtureRequest) -> Iterator[Watch | None]:
+    if "page" not in request.fixturenames:
+        yield None
+        return
+    watch = Watch(request.getfixturevalue("page"))
+    yield watch
+    assert watch.troubles == []
