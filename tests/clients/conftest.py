@@ -6,7 +6,6 @@ stop or kill a broker, or set it up differently, start one themselves.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,14 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(forgiven)
-
-
-@pytest.fixture(autouse=True)
-def forgotten_sockets_go(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Those of clients that reached nobody go with their test, and not in a later one."""
-    yield
-    if "kafka-python" in request.node.name or "start_broker" in request.fixturenames:
-        gc.collect()
 
 
 @pytest.fixture(scope="session")
