@@ -12,7 +12,9 @@ import pytest
 from millstream.errors import InvalidSetting
 from millstream.gateways.kafka.connection import Connection
 from millstream.protocol.messages.api_versions import ApiVersionsRequest
+from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.settings.kafka import KafkaSettings
+from tests.fakes.direct_transport import DirectTransport
 from tests.fakes.open_door import OpenDoor, Runner, open_door, run, run_plainly, until
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import (
@@ -22,10 +24,11 @@ from tests.fakes.wire_client import (
     header,
     produce_request,
     produced,
+    request_frame,
 )
 
 MIB = 1 << 20
-PRODUCE, FETCH = 9, 12
+PRODUCE, FETCH, METADATA = 9, 12, 9
 BIG = 40 * MIB
 
 
@@ -89,6 +92,35 @@ def test_client_with_too_many_unanswered_requests_is_not_read(tmp_path: Path) ->
                 assert fetched(await client.receive()).records
 
     run(main())
+
+
+def test_client_that_asks_for_much_at_once_lets_others_have_their_turn(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            eager, connection = DirectTransport.connect(opened.door, "eager")
+            other, _ = DirectTransport.connect(opened.door, "other")
+            eager.feed(b"".join(_question(number) for number in range(1000)))
+            assert len(eager.answers) == 20
+            assert not connection._is_reading
+            other.feed(_question(0))
+            assert len(other.answers) == 1
+            await until(lambda: len(eager.answers) == 1000)
+            numbers = [struct.unpack_from(">i", answer, 4)[0] for answer in eager.answers]
+            assert numbers == list(range(1000))
+            assert eager.takes_input
+
+            eager.feed(b"".join(_question(number) for number in range(1000)))
+            connection.finish()
+            await asyncio.sleep(0.05)
+            assert len(eager.answers) == 1020, "a door that closes begins no more"
+            for transport in (eager, other):
+                transport.hang_up()
+
+    run(main())
+
+
+def _question(number: int) -> bytes:
+    return request_frame(MetadataRequest(topics=[]), METADATA, number)
 
 
 def test_requests_that_wait_count_by_their_size(tmp_path: Path) -> None:

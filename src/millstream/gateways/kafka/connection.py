@@ -45,6 +45,9 @@ _SIZE_BYTES = 4
 _FIXED_HEADER_BYTES = 8
 _OLDEST_PRODUCE, _NEWEST_PRODUCE = produce.VERSIONS
 _OLDEST_FETCH, _NEWEST_FETCH = fetch.VERSIONS
+# Then other connections have their turn, and signals. Those that only bring records are cheap, and
+# are not counted.
+_TURN_REQUESTS = 20
 # They wait for other members of a group.
 _WAITING = {join_group.API_KEY, sync_group.API_KEY}
 
@@ -95,6 +98,9 @@ class Connection(asyncio.BufferedProtocol):
         self._advertised = ("", 0)
         self._unread = False
         self._lacks_memory = False
+        self._turn_left = 0
+        self._has_more = False
+        self._will_go_on = False
         self._is_reading = True
         self._is_finishing = False
         self._is_ending = False
@@ -154,8 +160,9 @@ class Connection(asyncio.BufferedProtocol):
         buffer = self._buffer
         raw, view, start, end = buffer.raw, buffer.view, buffer.start, buffer.end
         needed = _SIZE_BYTES
+        self._turn_left = _TURN_REQUESTS
         try:
-            while end - start >= _SIZE_BYTES and not self._is_clogged:
+            while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
                 if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
                     raise MalformedMessage(_bad_size(size, self._door.settings.request_max_bytes))
@@ -181,14 +188,23 @@ class Connection(asyncio.BufferedProtocol):
             self._abort()
         if self._is_ending:
             buffer.close()
-            return
+        else:
+            self._keep(start, needed)
+
+    def _keep(self, start: int, needed: int) -> None:
+        """Keep what is behind the requests that were begun, and see to it that it gets its turn."""
+        buffer = self._buffer
+        left = buffer.end - start
         self.last_used_ms = self._door.broker.clock.now_ms()
-        if start != buffer.start or start == end:
+        if start != buffer.start or not left:
             self._waits_since_ms = self.last_used_ms
         buffer.start = start
-        self._lacks_memory = not buffer.settle(max(needed, end - start))
+        self._lacks_memory = not buffer.settle(max(needed, left))
         if self._lacks_memory:
             self._door.pool.wait(self._go_on)
+        self._has_more = left > 0 and not self._turn_left
+        if self._has_more:
+            self._go_on_soon()
         self._read_or_not()
 
     def _worth(self, view: memoryview, start: int, end: int, size: int) -> int:
@@ -214,6 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         if api_key == produce.API_KEY and _OLDEST_PRODUCE <= version <= _NEWEST_PRODUCE:
             self._producing.add(raw, view, start, end, version, correlation_id)
             return
+        self._turn_left -= 1
         # What was asked before comes first.
         self._producing.flush()
         self._check_size(api_key, end - start)
@@ -304,15 +321,22 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(part)
         if not self._is_reading:
             # Perhaps there is room for more requests now.
+            self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """When others have had their turn; once, however often it is asked for until then."""
+        if not self._will_go_on:
+            self._will_go_on = True
             asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Work off what lies in the buffer, then read on, if what stood in the way is gone."""
+        self._will_go_on = False
         if not (self._is_ending or self._is_finishing or self._is_clogged):
             self._work()
 
     def _read_or_not(self) -> None:
-        should = not (self._is_clogged or self._lacks_memory)
+        should = not (self._is_clogged or self._lacks_memory or self._has_more)
         if self._is_ending or self._is_finishing or should == self._is_reading:
             return
         self._is_reading = should
