@@ -63,7 +63,7 @@ def _entries(document: dict[str, Any]) -> Iterator[tuple[str, str, object]]:
 
 def _flatten(table: dict[str, Any]) -> Iterator[tuple[str, object]]:
     for key, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from ((f"{key}.{rest}", leaf) for rest, leaf in _flatten(value))
         else:
             yield key, value
@@ -75,8 +75,8 @@ def _source(path: str, text: str, key: str) -> str:
 
 
 def _line_of(text: str, key: str) -> int:
-    """The line that sets a key; else the first that sets a part of it or holds it; else 0."""
-    nearest = 0
+    """The line that sets a key; else the first that sets most of it, or a part of it; else 0."""
+    nearest, nearness = 0, 0
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
@@ -89,8 +89,10 @@ def _line_of(text: str, key: str) -> int:
             continue
         if found == key:
             return number
-        if not nearest and (found.startswith(f"{key}.") or key.startswith(f"{found}.")):
-            nearest = number
+        if found.startswith(f"{key}.") or key.startswith(f"{found}."):
+            shared = min(len(found), len(key))
+            if shared > nearness:
+                nearest, nearness = number, shared
     return nearest
 
 

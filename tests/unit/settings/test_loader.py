@@ -94,6 +94,16 @@ def test_line_of_an_inline_table_is_that_of_the_table(config: Path) -> None:
     assert message.startswith("broker.toml:2: segment.bytes = 0")
 
 
+def test_line_of_an_inline_table_in_a_section_is_that_of_the_table(config: Path) -> None:
+    message = refusal(config, "[log]\nretention.ms = 1\nsegment = { bytes = 0 }\n")
+    assert message.startswith("broker.toml:3: segment.bytes = 0")
+
+
+@pytest.mark.parametrize("text", ["[log]\nretention.ms = {}\n", "[log]\n[log.retention.ms]\n"])
+def test_empty_table_is_no_value(config: Path, text: str) -> None:
+    assert refusal(config, text).startswith("broker.toml:2: retention.ms = {}: expected a whole")
+
+
 def test_typo_gets_a_suggestion(config: Path) -> None:
     assert refusal(config, "[log]\nsegment.byte = 1024\n") == (
         "broker.toml:2: segment.byte = 1024: expected the name of a setting in [log]; "
