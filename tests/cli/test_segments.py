@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from millstream.client.kafka import Cluster
+from millstream.records import Record, build
 from millstream.records.pair_batch import build_pairs
 from millstream.storage.filesystem import LocalFilesystem
 from tests.cli.command import Command
@@ -64,6 +65,24 @@ def test_segments_are_listed(cli: Command, data: Path) -> None:
     assert "archived" in cli.output("segment", "list", str(data))
     assert "holds topics: __catalog" in cli.failure(3, "segment", "list", str(data), "-t", "no")
     assert "is no data directory" in cli.failure(1, "segment", "list", str(data / "topics"))
+
+
+def test_records_of_any_bytes_are_dumped(cli: Command, tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    headers = (("n\udcff", b"\xff"), ("m", b"1"), ("m", b"2"))
+    path.write_bytes(build([Record(0, 7, b"\xfe", b"\xff", headers)]))
+    [shape] = cli.objects("segment", "dump", str(path), "--records")
+    assert shape["records"] == [
+        {
+            "offset": 0,
+            "timestamp": 7,
+            "key": "/g==",
+            "key_encoding": "base64",
+            "value": "/w==",
+            "encoding": "base64",
+            "headers": {"n\\xff": {"base64": "/w=="}, "m": ["1", "2"]},
+        }
+    ]
 
 
 def test_batches_are_dumped(cli: Command, data: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.cli.message_content import text_of
+from millstream.cli.message_content import content
 from millstream.errors import InvalidRequest
 from millstream.records import BatchHeader, parse_header, records_of
 from millstream.records.batch import HEADER_BYTES
@@ -61,9 +61,7 @@ def _sound(
                 {
                     "offset": each.offset,
                     "timestamp": each.timestamp_ms,
-                    "key": text_of(each.key)[0],
-                    "value": text_of(each.value)[0],
-                    "headers": {name: text_of(value)[0] for name, value in each.headers},
+                    **content(each.key, each.value, each.headers),
                 }
                 for each in records_of(batch, limit_bytes=_UNPACKED_BYTES)
             ]
