@@ -40,6 +40,20 @@ def test_doctor_says_what_is_wrong_and_what_to_do(cli: Command, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_doctor_goes_on_where_the_data_directory_is_a_file(cli: Command, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    done = cli.run("doctor", "--data-dir", str(path), "--port", "0", "--json")
+    found = {each["subject"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert (done.returncode, found["disk sync"]["verdict"]) == (1, "fail")
+    assert found["disk sync"]["advice"] == "choose a folder for --data-dir"
+    assert "clock" in found
+
+
+def test_doctor_refuses_what_is_no_port(cli: Command) -> None:
+    assert "65536 is not in the range" in cli.failure(2, "doctor", "--port", "65536")
+
+
 def test_doctor_fails_where_the_broker_cannot_write(cli: Command) -> None:
     done = cli.run("doctor", "--data-dir", "/proc/self", "--port", "0", "--json")
     found = {each["subject"]: each for each in map(json.loads, done.stdout.splitlines())}

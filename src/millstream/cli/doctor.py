@@ -24,7 +24,11 @@ def doctor(
     ports: Annotated[
         list[int] | None,
         typer.Option(
-            "--port", help="A port that the broker is to have.", show_default="9092, 8000, 1234"
+            "--port",
+            min=0,
+            max=65535,
+            help="A port that the broker is to have.",
+            show_default="9092, 8000, 1234",
         ),
     ] = None,
     json: AsJson = False,

@@ -163,10 +163,11 @@ def _sync(data: Path) -> Iterator[Checkup]:
         times_ms = sorted(_timed_syncs(path))
     except OSError as error:
         told = f"{place}: {error.strerror or error}"
-        yield Checkup(FAIL, "disk sync", told, "let the broker's user write there")
+        advice = "let the broker's user write there"
+        if isinstance(error, NotADirectoryError):
+            advice = "choose a folder for --data-dir"
+        yield Checkup(FAIL, "disk sync", told, advice)
         return
-    finally:
-        path.unlink(missing_ok=True)
     median_ms = times_ms[len(times_ms) // 2]
     told = f"{median_ms:.2f} ms median, {times_ms[-1]:.2f} ms worst, of {len(times_ms)}"
     if median_ms <= _SYNC_GOOD_MS:
@@ -187,6 +188,7 @@ def _timed_syncs(path: Path) -> Iterator[float]:
             yield (ticks_ns() - began_ns) / 1e6
     finally:
         os.close(descriptor)
+        path.unlink()
 
 
 def _files() -> Iterator[Checkup]:
