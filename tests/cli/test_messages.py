@@ -222,11 +222,36 @@ def test_headers_may_share_a_name_and_hold_any_bytes(cli: Command, topic: str) -
         ("topic", "create", "\udcff"),
         ("topic", "create", "t", "-p", "99999999999"),
         ("consume", "t", "--group", "\udcff"),
+        ("topic", "list", "--bootstrap", "localhost:²"),
     ],
 )
 def test_what_the_protocol_has_no_room_for_is_refused(cli: Command, words: tuple[str, ...]) -> None:
     cli.output("topic", "create", "t", "--if-absent")
     assert "Traceback" not in cli.failure(1, *words)
+
+
+@pytest.mark.parametrize("moment", ["9" * 5000, "@" + "9" * 30, "9" * 30 + "w"])
+def test_place_that_no_partition_has_is_refused(cli: Command, moment: str) -> None:
+    assert "for --from: give earliest, " in cli.failure(2, "consume", "t", "--from", moment)
+
+
+@pytest.mark.parametrize("host", ["\udcff", "a..b", "x" * 64])
+def test_host_that_cannot_be_is_told_as_one_that_does_not_answer(cli: Command, host: str) -> None:
+    said = cli.failure(4, "topic", "list", "--bootstrap", f"{host}:9092")
+    assert said.startswith("no broker answers at ")
+
+
+def test_bad_line_far_down_is_told_with_what_was_sent_before_it(
+    cli: Command, topic: str, tmp_path: Path
+) -> None:
+    cli.output("topic", "create", topic)
+    path = tmp_path / "input"
+    path.write_bytes(b'{"value": "good"}\n' * 50_000 + b"{\n")
+    said = cli.failure(1, "produce", topic, "-F", "json", str(path))
+    stored = cli.output("consume", topic).count("\n")
+    assert 0 < stored < 50_000
+    assert said.startswith(f"{path}:50001:2: no JSON: ")
+    assert said.endswith(f"; the first {stored:,} messages were sent")
 
 
 def test_command_without_standard_streams_fails_and_commits_nothing(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from millstream.clock import SystemClock
+from millstream.settings.domain import LONG_MAX
 
 if TYPE_CHECKING:
     from millstream.client.kafka import Cluster, Place
@@ -24,6 +25,7 @@ FORMS = (
 
 _EPOCH_MS_FROM = 100_000_000_000
 """A larger number counts milliseconds: as seconds it would be after the year 5138."""
+_LONGEST = 100
 _UNITS_MS = {
     "ms": 1,
     "s": 1000,
@@ -48,6 +50,9 @@ class Moment(NamedTuple):
 def parse_moment(text: str, flag: str) -> Moment:
     """A usage error where it is none."""
     word = text.strip()
+    if len(word) > _LONGEST:
+        # As Python, which turns no number of thousands of digits into one.
+        raise typer.BadParameter(f"{text[:20]!r}... for {flag}: give {FORMS}")
     if word in {"earliest", "latest"}:
         return Moment(name=word)
     if word.isascii() and word.isdigit():
@@ -55,7 +60,7 @@ def parse_moment(text: str, flag: str) -> Moment:
     if word.startswith("-") and word[1:].isascii() and word[1:].isdigit():
         return Moment(before_end=int(word[1:]))
     time_ms = _time_ms(word)
-    if time_ms is None:
+    if time_ms is None or abs(time_ms) > LONG_MAX:
         raise typer.BadParameter(f"{text!r} for {flag}: give {FORMS}")
     return Moment(time_ms=time_ms)
 

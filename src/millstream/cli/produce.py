@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,10 +19,10 @@ from millstream.cli.remote import (
     complete_topic,
     connected,
 )
-from millstream.errors import UnknownTopic
+from millstream.errors import InvalidRequest, UnknownTopic
 
 if TYPE_CHECKING:
-    from millstream.cli.message_input import Reading
+    from millstream.cli.message_input import Piece, Reading
     from millstream.cli.outbox import Outbox, Sending
     from millstream.client.kafka import Cluster
 
@@ -145,7 +145,7 @@ def _send_all(outbox: Outbox, reading: Reading, files: Sequence[Path]) -> int:
     size, began_ns = 0, ticks_ns()
     total = sum(path.stat().st_size for path in files) if files else None
     with shown("sending", total) as tell:
-        for piece in pieces(files, reading):
+        for piece in _told(pieces(files, reading), outbox):
             outbox.add(piece)
             if not files:
                 # Whoever writes to us waits for it to arrive.
@@ -155,6 +155,17 @@ def _send_all(outbox: Outbox, reading: Reading, files: Sequence[Path]) -> int:
             seconds = (ticks_ns() - began_ns) / 1e9
             tell(size, f"{count:,} messages, {count / max(seconds, 0.001):,.0f} per second")
     return size
+
+
+def _told(found: Iterator[Piece], outbox: Outbox) -> Iterator[Piece]:
+    """Input; what is wrong in it is told with how much was sent, so that one can go on there."""
+    try:
+        yield from found
+    except InvalidRequest as error:
+        outbox.flush()
+        if not (count := sum(outbox.counts.values())):
+            raise
+        raise InvalidRequest(f"{error}; the first {count:,} messages were sent") from None
 
 
 def _header(word: str) -> tuple[str, bytes]:

@@ -28,6 +28,7 @@ def parse_addresses(text: str) -> list[Address]:
 def _parse(word: str, text: str) -> Address:
     # Java's clients take a protocol before the address.
     host, colon, port = word.rpartition("://")[2].rpartition(":")
-    if not colon or not port.isdigit() or not 0 < int(port) <= 65535:
+    is_number = port.isascii() and port.isdigit()
+    if not colon or not is_number or not 0 < int(port) <= 65535:
         raise InvalidSetting(name="bootstrap.servers", value=text, expected=_EXPECTED)
     return Address(host.strip("[]"), int(port))

@@ -64,6 +64,9 @@ def _open_socket(address: Address, security: Security, timeout_s: float) -> sock
         sock = socket.create_connection(address, timeout=timeout_s)
     except OSError as error:
         raise Unreachable(address=str(address), reason=_reason(error)) from error
+    except UnicodeError as error:
+        reason = "no host can be called so"
+        raise Unreachable(address=ascii(str(address))[1:-1], reason=reason) from error
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return context.wrap_socket(sock, server_hostname=address.host) if context else sock
