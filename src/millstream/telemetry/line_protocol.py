@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
+from millstream.settings.domain import LONG_MAX
 from millstream.telemetry.histogram import BOUNDS_NS, Histogram
 from millstream.telemetry.metric import Kind, Labels, Metric, Number, Reading
 
@@ -68,4 +69,5 @@ def _tags(names: Labels, labels: Labels) -> str:
 
 
 def _number(value: Number) -> str:
-    return f"{value}i" if isinstance(value, int) else f"{value}"
+    """As an integer, if it is one that the format has room for."""
+    return f"{value}i" if isinstance(value, int) and abs(value) <= LONG_MAX else f"{value}"

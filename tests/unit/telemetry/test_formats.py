@@ -77,6 +77,17 @@ def test_name_of_backslashes_is_no_empty_tag_for_influxdb() -> None:
     assert line == "millstream_group_lag,topic=orders,partition=0 value=1i 7000000\n"
 
 
+def test_number_that_influxdb_has_no_integer_for_is_told_as_another() -> None:
+    reading = Reading()
+    for number in (2**63 - 1, 2**63):
+        reading.add(known.PIPELINE_LAG, number, "etl")
+    [lines] = line_protocol(reading, CATALOGUE, timestamp_ms=7)
+    assert [line.split()[1] for line in lines.splitlines()] == [
+        "value=9223372036854775807i",
+        "value=9223372036854775808",
+    ]
+
+
 def test_names_say_what_kind_of_metric_it_is() -> None:
     assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
     for metric in CATALOGUE:
