@@ -412,7 +412,7 @@ def _new_sender(topics: Topics, flusher: Flusher, clock: Clock, tracing: Tracing
 async def _open_door(door: Door) -> str:
     try:
         return await door.open()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         listener = door.settings.listener
         raise _unusable_address("listeners", listener, "--kafka", error) from None
 
@@ -420,13 +420,20 @@ async def _open_door(door: Door) -> str:
 async def _open_pylogstreams(door: PyLogStreamsDoor) -> str:
     try:
         return await door.open()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         name, listener = "pylogstreams.listener", door.settings.listener
         raise _unusable_address(name, listener, "--pylogstreams", error) from None
 
 
-def _unusable_address(name: str, listener: str, flag: str, error: OSError) -> InvalidSetting:
-    reason = "in use by another process" if error.errno == errno.EADDRINUSE else error.strerror
+def _unusable_address(
+    name: str, listener: str, flag: str, error: OSError | UnicodeError
+) -> InvalidSetting:
+    if isinstance(error, UnicodeError):
+        reason = "no host can be called so"
+    elif error.errno == errno.EADDRINUSE:
+        reason = "in use by another process"
+    else:
+        reason = error.strerror or str(error)
     return InvalidSetting(
         name=name,
         value=listener,

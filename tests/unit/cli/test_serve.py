@@ -161,6 +161,14 @@ def test_what_is_no_address_is_refused(start: Start, tmp_path: Path, address: st
     assert f"listeners = '{address}': expected HOST:PORT" in message
 
 
+@pytest.mark.parametrize("flag", ["--kafka", "--http", "--pylogstreams"])
+def test_host_that_cannot_be_is_refused(start: Start, tmp_path: Path, flag: str) -> None:
+    doors = {"--kafka": "off", "--http": "off", "--pylogstreams": "off", flag: "a..b:0"}
+    words = [word for pair in doors.items() for word in pair]
+    message = failure(start("serve", "--data-dir", str(tmp_path), *words))
+    assert "= 'a..b:0': expected an address that is free to listen on (" in message
+
+
 def test_unknown_flag_is_a_usage_error(start: Start) -> None:
     process = start("serve", "--no-such-flag")
     _, errors = process.communicate()
