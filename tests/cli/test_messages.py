@@ -241,6 +241,14 @@ def test_host_that_cannot_be_is_told_as_one_that_does_not_answer(cli: Command, h
     assert said.startswith("no broker answers at ")
 
 
+@pytest.mark.parametrize(
+    "words", [("produce", "t"), ("segment", "dump"), ("segment", "verify"), ("segment", "list")]
+)
+def test_file_that_is_not_there_is_told_as_not_found(cli: Command, words: tuple[str, ...]) -> None:
+    kind = "folder" if words[1] in {"verify", "list"} else "file"
+    assert cli.failure(3, *words, "no/such") == f"there is no {kind} 'no/such'"
+
+
 def test_bad_line_far_down_is_told_with_what_was_sent_before_it(
     cli: Command, topic: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli.escapes import unescaped
+from millstream.cli.presence import present_files
 from millstream.cli.printout import AsJson, note, print_json
 from millstream.cli.progress import shown
 from millstream.cli.remote import (
@@ -35,7 +36,9 @@ def produce(
     topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=complete_topic)],
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Files to read.", show_default="stdin", exists=True, dir_okay=False),
+        typer.Argument(
+            help="Files to read.", show_default="stdin", dir_okay=False, callback=present_files
+        ),
     ] = None,
     *,
     form: Annotated[

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from millstream.cli.presence import present_file, present_folder
 from millstream.cli.printout import (
     AsJson,
     note,
@@ -42,7 +43,7 @@ commands = typer.Typer(
 
 Data = Annotated[
     Path,
-    typer.Argument(help="The broker's data directory.", exists=True, file_okay=False),
+    typer.Argument(help="The broker's data directory.", file_okay=False, callback=present_folder),
 ]
 Topic = Annotated[
     str | None, typer.Option("--topic", "-t", help="Only this topic.", show_default="all")
@@ -105,7 +106,7 @@ def list_segments(
 @commands.command()
 def dump(
     file: Annotated[
-        Path, typer.Argument(help="A record file, NNN.log.", exists=True, dir_okay=False)
+        Path, typer.Argument(help="A record file, NNN.log.", dir_okay=False, callback=present_file)
     ],
     *,
     records: Annotated[
