@@ -107,19 +107,40 @@ def check(
         typer.Argument(help="TOML file with settings.", show_default="MILLSTREAM_CONFIG"),
     ] = None,
     assignments: Assignments = None,
+    as_json: AsJson = False,
 ) -> None:
     """Say what is wrong with a file, or with the environment; exit with 1 if something is."""
+    from millstream.errors import InvalidSetting, InvalidSettings
     from millstream.settings.loader import load
 
-    settings = load(file, environment=os.environ, assignments=assignments or ())
+    try:
+        settings = load(file, environment=os.environ, assignments=assignments or ())
+    except (InvalidSetting, InvalidSettings) as error:
+        if not as_json:
+            raise
+        for each in error.problems if isinstance(error, InvalidSettings) else [error]:
+            # A file can hold what JSON has no word for, such as a date.
+            shape = {"source": each.source, "name": each.name, "value": repr(each.value)}
+            print_json({**shape, "expected": each.expected})
+        raise typer.Exit(1) from None
+    if as_json:
+        return
     print_lines(f"good; set here, and not left at the default: {len(settings.origins)}")
 
 
 @commands.command()
 def reference(
     toml: Annotated[bool, typer.Option("--toml", help="As a file with everything in it.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print all settings there are, with defaults, what is allowed and what they mean."""
     from millstream.settings.reference import reference_file, reference_page
+    from millstream.settings.sections import DEFAULT_ORIGIN, PLACES
 
+    if as_json:
+        for place in PLACES:
+            shape = _shape(place, place.setting.default, DEFAULT_ORIGIN)
+            told = {"allowed": place.setting.domain.expected, "meaning": place.setting.doc}
+            print_json({**shape, **told})
+        return
     print_lines((reference_file() if toml else reference_page()).rstrip("\n"))

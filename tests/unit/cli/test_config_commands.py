@@ -94,6 +94,34 @@ def test_check_is_content_or_tells_all_that_is_wrong(config: Path) -> None:
     ]
 
 
+def test_check_tells_programs_what_is_wrong(config: Path) -> None:
+    good = run("check", str(config), "--json")
+    assert (good.returncode, good.stdout, good.stderr) == (0, "", "")
+    config.write_text("[log]\nsegment.ms = 2026-01-01\nsegmet.ms = 1\n")
+    bad = run("check", str(config), "--json")
+    assert (bad.returncode, bad.stderr) == (1, "")
+    first, second = map(json.loads, bad.stdout.splitlines())
+    assert first == {
+        "source": f"{config}:2",
+        "name": "segment.ms",
+        "value": "datetime.date(2026, 1, 1)",
+        "expected": "a whole number from 1 to 9223372036854775807",
+    }
+    assert (second["source"], second["value"]) == (f"{config}:3", "1")
+    config.unlink()
+    [absent] = map(json.loads, run("check", str(config), "--json").stdout.splitlines())
+    assert (absent["name"], absent["source"]) == ("--config", "")
+
+
+def test_reference_is_for_programs_too() -> None:
+    told = [json.loads(line) for line in run("reference", "--json").stdout.splitlines()]
+    assert len(told) == len(PLACES)
+    [retention] = [each for each in told if each["name"] == "retention.ms"]
+    assert retention["value"] == 604_800_000
+    assert retention["allowed"].startswith("a whole number from -1")
+    assert retention["meaning"].startswith("Segments whose newest record")
+
+
 def test_reference_is_printed() -> None:
     assert run("reference").stdout == reference_page()
     assert run("reference", "--toml").stdout == reference_file()
