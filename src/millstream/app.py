@@ -137,6 +137,8 @@ async def _serve(settings: Settings, say: Say, reread: Callable[[], Settings]) -
     # would kill a broker that has almost stopped well.
     for number in (*_STOP_SIGNALS, signal.SIGHUP):
         signal.signal(number, hear)
+    # It may have been held back until somebody would hear it: see `serve`.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     say(f"millstream {__version__}")
     async with running(settings, say=say) as broker:
         while heard.isdisjoint(_STOP_SIGNALS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Annotated
@@ -54,6 +55,8 @@ def serve(
     ] = None,
 ) -> None:
     """Run a broker until it is told to stop by SIGTERM or Ctrl-C. SIGHUP reloads its settings."""
+    # Who reloads a broker that has just been started must not end it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     # The broker takes a while to import, and no other command needs it.
     from millstream import app
     from millstream.settings import loader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -141,6 +142,23 @@ def test_address_that_others_can_reach_is_warned_of(
     process = start("serve", "--data-dir", str(tmp_path), "--kafka", f"{host}:0", *OTHERS_OFF)
     said = "\n".join(lines_until_ready(process))
     assert ("there is no authentication" in said) == is_warned
+
+
+def test_reload_while_the_broker_starts_is_done_when_it_stands(
+    start: Start, tmp_path: Path
+) -> None:
+    config, data = tmp_path / "broker.toml", str(tmp_path / "data")
+    os.mkfifo(config)
+    process = start(*SERVE, "--data-dir", data, "--config", str(config))
+    with config.open("w"):
+        # It reads its settings now.
+        process.send_signal(signal.SIGHUP)
+        newer = tmp_path / "newer.toml"
+        newer.write_text("[log]\nretention.ms = 5\n")
+        newer.replace(config)
+    lines_until_ready(process)
+    assert process.stderr is not None
+    assert "reloaded: log.retention.ms = 5" in process.stderr.readline()
 
 
 def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:
