@@ -23,6 +23,11 @@ def test_bench_measures_each_phase_and_leaves_nothing(cli: Command) -> None:
     assert title[2].split()[:2] == ["PHASE", "MESSAGES/S"]
 
 
+def test_bench_refuses_batches_that_no_broker_takes(cli: Command) -> None:
+    said = cli.failure(2, "bench", "--size", "99999999999", "-n", "1")
+    assert said.startswith("no batch can be so large: give less for --size or --batch")
+
+
 def test_doctor_says_what_is_wrong_and_what_to_do(cli: Command, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -17,6 +17,7 @@ from millstream.cli.printout import AsJson, print_json, print_lines, print_table
 from millstream.cli.progress import shown
 from millstream.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, Connection, connected
 from millstream.clock import ticks_ns
+from millstream.settings.domain import INT_MAX
 
 if TYPE_CHECKING:
     from millstream.client.kafka import Cluster
@@ -96,6 +97,8 @@ def bench(
         for each in given:
             if each not in known:
                 raise typer.BadParameter(f"{each!r}: give one of {', '.join(known)}")
+    if size * min(batch, count) > INT_MAX:
+        raise typer.BadParameter("no batch can be so large: give less for --size or --batch")
     load = _Load(new_name("millstream-bench"), size, count, samples, acks, compression, batch)
     with connected(bootstrap, connection) as cluster, _topic(cluster, load.topic, partitions):
         rows = [row for row in _measured(cluster, load, wanted) if row.phase in wanted]
