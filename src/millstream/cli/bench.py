@@ -17,7 +17,6 @@ from millstream.cli.printout import AsJson, print_json, print_lines, print_table
 from millstream.cli.progress import shown
 from millstream.cli.remote import DEFAULT_BOOTSTRAP, Bootstrap, Connection, connected
 from millstream.clock import ticks_ns
-from millstream.settings.domain import INT_MAX
 
 if TYPE_CHECKING:
     from millstream.client.kafka import Cluster
@@ -91,6 +90,7 @@ def bench(
 ) -> None:
     """Measure a running broker: rates, and how long requests take."""
     from millstream.identity import new_name
+    from millstream.settings.domain import INT_MAX
 
     wanted = phases or list(_PHASES)
     for given, known in ((wanted, _PHASES), ([acks], tuple(_ACKS)), ([compression], _CODECS)):

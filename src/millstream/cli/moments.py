@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from millstream.clock import SystemClock
-from millstream.settings.domain import LONG_MAX
 
 if TYPE_CHECKING:
     from millstream.client.kafka import Cluster, Place
@@ -49,6 +48,8 @@ class Moment(NamedTuple):
 
 def parse_moment(text: str, flag: str) -> Moment:
     """A usage error where it is none."""
+    from millstream.settings.domain import LONG_MAX
+
     word = text.strip()
     if len(word) > _LONGEST:
         # As Python, which turns no number of thousands of digits into one.

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from millstream.settings.telemetry import TelemetrySettings
+from millstream.telemetry.log_writer import LogWriter
 
 _PACKAGE = "millstream."
 
@@ -29,9 +30,8 @@ _PACKAGE = "millstream."
 def start_logging(settings: TelemetrySettings, stream: TextIO) -> None:
     """Write the log of this process to a stream from now on, and to nothing else."""
     is_text = settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(TextLines() if is_text else JsonLines())
-    logging.basicConfig(handlers=[handler], force=True)
+    writer = LogWriter(stream, TextLines() if is_text else JsonLines())
+    logging.basicConfig(handlers=[writer], force=True)
     # It tells of its own start and end, and of what strangers send; neither is our news.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     set_level(settings)

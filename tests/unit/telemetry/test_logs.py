@@ -41,8 +41,14 @@ def usual_logging() -> Iterator[None]:
     own.setLevel(levels[1])
 
 
+def written(stream: io.StringIO) -> str:
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    return stream.getvalue()
+
+
 def events(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [json.loads(line) for line in written(stream).splitlines()]
 
 
 def test_program_gets_the_names_and_values_of_an_event() -> None:
@@ -66,7 +72,7 @@ def test_person_gets_a_sentence() -> None:
     stream = Terminal()
     start_logging(TelemetrySettings(), stream)
     _log.info("topic %(topic)s is deleted", {"topic": "orders"})
-    line = stream.getvalue()
+    line = written(stream)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]{8}\.\d{3} INFO    topic orders is deleted\n", line)
 
 
@@ -91,8 +97,8 @@ def test_format_can_be_chosen(
 def test_name_of_a_client_makes_no_line_of_its_own(stream: io.StringIO) -> None:
     start_logging(TelemetrySettings(), stream)
     _log.info("%(client)s is here", {"client": "x\n2026-01-01 ERROR all is lost\x1b[2J"})
-    assert stream.getvalue().count("\n") == 1
-    assert "\x1b" not in stream.getvalue()
+    assert written(stream).count("\n") == 1
+    assert "\x1b" not in written(stream)
 
 
 def test_json_keeps_what_ends_a_line_for_some_readers_within_it() -> None:
@@ -100,7 +106,7 @@ def test_json_keeps_what_ends_a_line_for_some_readers_within_it() -> None:
     start_logging(TelemetrySettings(), stream)
     client = "a\u2028b\u0085c\u009b31m\x7f\udcff Grüße"
     _log.info("%(client)s has come", {"client": client})
-    assert stream.getvalue()[:-1].isprintable()
+    assert written(stream)[:-1].isprintable()
     [event] = events(stream)
     assert event["client"] == client
 
@@ -113,7 +119,7 @@ def test_defect_is_told_with_its_traceback() -> None:
             raise KeyError("lost")
         except KeyError:
             _log.exception("it failed")
-    assert "Traceback (most recent call last):\n" in people.getvalue()
+    assert "Traceback (most recent call last):\n" in written(people)
     [event] = events(programs)
     assert event["event"] == "it failed"
     assert event["traceback"].endswith("KeyError: 'lost'")
