@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -130,6 +131,21 @@ def test_group_is_committed_described_and_deleted(web: httpx.Client, name: str) 
     assert web.delete(f"/groups/{name}").json() == {"status": "ok"}
     for path in ("", "/offsets"):
         assert web.get(f"/groups/{name}{path}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["team/shop", "replay/orders/workers", "a/offsets/b", "/"])
+def test_group_may_have_slashes_in_its_name(web: httpx.Client, name: str, path: str) -> None:
+    group = f"{name}/{path}"
+    address = f"/groups/{quote(group, safe='')}"
+    web.post(f"/topics/{name}/messages", json=[{"value": "x"}] * 3).raise_for_status()
+    wanted = {"offsets": [{"topic": name, "partition": 0, "offset": 1}]}
+    assert web.post(f"{address}/offsets", json=wanted).json()["group"] == group
+    assert web.get(address).json()["lag"] == 2
+    assert web.get(f"{address}/offsets").json()["offsets"][0]["offset"] == 1
+    moved = web.post(f"{address}/reset", json={"topic": name, "to": "latest"}).json()
+    assert moved["offsets"][0]["offset"] == 3
+    assert web.delete(address).json() == {"status": "ok"}
+    assert web.get(address).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from starlette.requests import Request
 
 from millstream.broker.broker import Broker
@@ -43,6 +44,9 @@ router = APIRouter(tags=["groups"], route_class=LimitedRoute)
 
 _NO_EPOCH = -1
 
+GroupName = Annotated[str, Path(min_length=1)]
+"""Any text, with slashes, too: Kafka's clients choose it."""
+
 
 @router.get("/groups", summary="List groups", responses=problems())
 async def list_groups(request: Request) -> GroupList:
@@ -50,8 +54,19 @@ async def list_groups(request: Request) -> GroupList:
     return GroupList(groups=[_summary(each) for each in sorted(listings)])
 
 
-@router.get("/groups/{group}", summary="Describe a group, with its lag", responses=problems(404))
-async def describe_group(request: Request, group: str) -> GroupDescription:
+@router.get(
+    "/groups/{group:path}/offsets", summary="How far a group has come", responses=problems(404)
+)
+async def group_offsets(request: Request, group: GroupName) -> GroupOffsets:
+    broker = broker_of(request)
+    _listing(broker, group)
+    return GroupOffsets(group=group, offsets=await offsets_of(broker, group))
+
+
+@router.get(
+    "/groups/{group:path}", summary="Describe a group, with its lag", responses=problems(404)
+)
+async def describe_group(request: Request, group: GroupName) -> GroupDescription:
     return await described(broker_of(request), group)
 
 
@@ -67,19 +82,12 @@ async def described(broker: Broker, group: str) -> GroupDescription:
     )
 
 
-@router.get("/groups/{group}/offsets", summary="How far a group has come", responses=problems(404))
-async def group_offsets(request: Request, group: str) -> GroupOffsets:
-    broker = broker_of(request)
-    _listing(broker, group)
-    return GroupOffsets(group=group, offsets=await offsets_of(broker, group))
-
-
 @router.post(
-    "/groups/{group}/offsets",
+    "/groups/{group:path}/offsets",
     summary="Commit offsets of a group without members",
     responses=problems(400, 404, 409, 413, 416, 507),
 )
-async def commit(request: Request, group: str, wanted: NewOffsets) -> GroupOffsets:
+async def commit(request: Request, group: GroupName, wanted: NewOffsets) -> GroupOffsets:
     """All of them or none. The group begins with its first commit."""
     broker = broker_of(request)
     for each in wanted.offsets:
@@ -89,11 +97,11 @@ async def commit(request: Request, group: str, wanted: NewOffsets) -> GroupOffse
 
 
 @router.post(
-    "/groups/{group}/reset",
+    "/groups/{group:path}/reset",
     summary="Let a group without members read a topic from elsewhere",
     responses=problems(400, 404, 409, 413, 416, 507),
 )
-async def reset(request: Request, group: str, wanted: OffsetReset) -> GroupOffsets:
+async def reset(request: Request, group: GroupName, wanted: OffsetReset) -> GroupOffsets:
     broker = broker_of(request)
     topic = broker.topics.get(wanted.topic)
     numbers = wanted.partitions
@@ -107,9 +115,11 @@ async def reset(request: Request, group: str, wanted: OffsetReset) -> GroupOffse
 
 
 @router.delete(
-    "/groups/{group}", summary="Delete a group without members", responses=problems(404, 409, 507)
+    "/groups/{group:path}",
+    summary="Delete a group without members",
+    responses=problems(404, 409, 507),
 )
-async def delete_group(request: Request, group: str) -> Done:
+async def delete_group(request: Request, group: GroupName) -> Done:
     await broker_of(request).groups.delete(group)
     return Done()
 
