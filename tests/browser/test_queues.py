@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 
 @pytest.fixture
 def letters(web: httpx.Client, name: str) -> str:
     """A topic with a queue `work` that has three dead letters."""
-    queue = f"/topics/{name}/subscriptions/work"
-    sent = [{"value": f"job {n}", "key": f"k{n}"} for n in range(4)]
     web.put(f"/topics/{name}", json={"partitions": 1}).raise_for_status()
-    web.post(f"/topics/{name}/messages", json=sent).raise_for_status()
-    web.put(queue, json={"max_deliveries": 1}).raise_for_status()
-    got = web.post(f"{queue}/receive", json={"max_messages": 3}).json()["messages"]
+    web.put(f"/topics/{name}/subscriptions/work", json={"max_deliveries": 1}).raise_for_status()
+    send(web, name, 4)
+    refuse(web, name, 3)
+    return name
+
+
+def send(web: httpx.Client, topic: str, count: int) -> None:
+    sent = [{"value": f"job {n}", "key": f"k{n}"} for n in range(count)]
+    web.post(f"/topics/{topic}/messages", json=sent).raise_for_status()
+
+
+def refuse(web: httpx.Client, topic: str, count: int) -> None:
+    """Let the next messages of the queue die."""
+    queue = f"/topics/{topic}/subscriptions/work"
+    got = web.post(f"{queue}/receive", json={"max_messages": count}).json()["messages"]
+    assert len(got) == count
     refused = {"message_ids": [each["message_id"] for each in got], "reason": "no such customer"}
     web.post(f"{queue}/nack", json=refused).raise_for_status()
-    return name
 
 
 def test_queue_is_created_and_deleted(page: Page, web: httpx.Client, name: str) -> None:
@@ -80,3 +90,88 @@ def test_letters_are_purged(page: Page, web: httpx.Client, letters: str) -> None
     expect(page.locator(".empty h2")).to_have_text("No dead letters")
     assert web.get(f"/topics/{letters}.dlq").json()["messages"] == 0
     assert web.get(f"/topics/{letters}/subscriptions/work/dlq").json()["messages"] == []
+
+
+def test_letter_that_is_chosen_stays_so_until_it_is_gone(
+    page: Page, web: httpx.Client, letters: str
+) -> None:
+    page.goto(f"/#/queues/{letters}/work")
+    box = page.get_by_label("Choose letter 0:1")
+    box.check()
+    rows = page.locator(".list-row")
+    rows.first.click()
+    expect(rows.first).to_have_class("list-row selected")
+    expect(box).to_be_checked()
+    page.keyboard.press("Escape")
+    expect(page.locator(".list-row:focus")).to_contain_text("0:0")
+    expect(box).to_be_checked()
+    refuse(web, letters, 1)
+    expect(rows).to_have_count(4)
+    expect(box).to_be_checked()
+    web.delete(f"/topics/{letters}.dlq/messages").raise_for_status()
+    send(web, letters, 1)
+    refuse(web, letters, 1)
+    expect(rows).to_have_count(1)
+    expect(page.get_by_role("button", name="Replay chosen")).to_be_disabled()
+
+
+def test_letters_that_are_read_twice_at_once_are_shown_once(
+    page: Page, web: httpx.Client, letters: str
+) -> None:
+    held: list[Route] = []
+    page.goto(f"/#/queues/{letters}/work")
+    expect(page.locator(".list-row")).to_have_count(3)
+    page.route("**/dlq?*", lambda route: held.append(route))
+    page.get_by_role("button", name="Replay all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
+    refuse(web, letters, 1)
+    while len(held) < 2:
+        page.wait_for_timeout(50)
+    for each in reversed(held):
+        each.continue_()
+    expect(page.locator(".list-row")).to_have_count(4)
+    page.wait_for_timeout(300)
+    expect(page.locator(".list-row")).to_have_count(4)
+    assert page.locator(".list").get_attribute("aria-rowcount") == "5"
+
+
+def test_many_letters_are_loaded_from_all_partitions(
+    page: Page, web: httpx.Client, name: str
+) -> None:
+    web.put(f"/topics/{name}.dlq", json={"partitions": 2}).raise_for_status()
+    web.put(f"/topics/{name}", json={"partitions": 1}).raise_for_status()
+    web.put(f"/topics/{name}/subscriptions/work", json={"max_deliveries": 1}).raise_for_status()
+    # All of one key, which lie in one partition, and some of others.
+    web.post(f"/topics/{name}/messages", json=[{"value": "x", "key": "a"}] * 310)
+    send(web, name, 10)
+    refuse(web, name, 320)
+    page.goto(f"/#/queues/{name}/work")
+    list_ = page.locator(".list")
+    expect(list_).to_have_attribute("aria-rowcount", "101")
+    more = page.get_by_role("button", name="Load more")
+    while more.is_visible():
+        more.click()
+        page.wait_for_timeout(200)
+    expect(list_).to_have_attribute("aria-rowcount", "321")
+
+
+def test_purge_warns_of_a_queue_of_the_same_name(
+    page: Page, web: httpx.Client, letters: str
+) -> None:
+    shared = {"dead_letter_topic": f"{letters}.dlq"}
+    web.put(f"/topics/{letters}-2", json={"partitions": 1}).raise_for_status()
+    web.put(f"/topics/{letters}-2/subscriptions/work", json=shared).raise_for_status()
+    page.goto(f"/#/queues/{letters}/work")
+    expect(page.locator(".list-row")).to_have_count(3)
+    page.get_by_role("button", name="Purge").click()
+    expect(page.get_by_role("dialog").locator(".notice")).to_contain_text(f"{letters}-2/work")
+
+
+def test_queue_that_comes_later_is_shown(page: Page, web: httpx.Client, name: str) -> None:
+    web.put(f"/topics/{name}", json={"partitions": 1}).raise_for_status()
+    page.goto(f"/#/queues/{name}/work")
+    expect(page.locator(".empty h2")).to_have_text("There is no queue of this name")
+    expect(page.get_by_role("button", name="Delete")).to_be_hidden()
+    web.put(f"/topics/{name}/subscriptions/work", json={}).raise_for_status()
+    expect(page.locator(".tile", has_text="Backlog").locator("b")).to_have_text("0")
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()

@@ -216,7 +216,7 @@ export class Browser {
     this.split.classList.add("split");
     this.list.compact(true);
     if (!this.detail.element.isConnected) this.split.append(this.detail.element);
-    this.highlight();
+    this.list.select(row.key);
   }
 
   unview() {
@@ -226,7 +226,7 @@ export class Browser {
     this.detail.element.remove();
     this.split.classList.remove("split");
     this.list.compact(false);
-    this.highlight();
+    this.list.select(null);
     if (at >= 0) this.list.focus(at);
   }
 
@@ -234,10 +234,6 @@ export class Browser {
     const rows = this.list.rows;
     const next = rows[rows.findIndex((row) => row.key === this.viewed) + by];
     if (next) this.view(next);
-  }
-
-  highlight() {
-    for (const [key, { element }] of this.list.drawn) element.classList.toggle("selected", key === this.viewed);
   }
 
   // The live tail
@@ -293,7 +289,6 @@ export class Browser {
       const next = [...this.waiting.reverse(), ...this.messages].slice(0, MOST_TAILED);
       this.waiting = [];
       this.show(next);
-      this.highlight();
     }
     if (this.waiting.length === 0 || this.isPaused) this.came = Math.max(this.came - TOO_FAST / 8, 0);
     const words = this.isPaused ? `Paused, ${count(this.seen - this.seenAtPause)} more came` : this.messages.length ? `Live: ${count(this.seen)} so far` : "Live: waiting for the next message";

@@ -18,6 +18,7 @@ export class List {
     this.rows = [];
     this.drawn = new Map();
     this.focused = null;
+    this.selected = null;
     this.isCompact = false;
     this.head = h("div", { class: "list-head", role: "row" });
     this.body = h("div", { class: "list-body", role: "presentation" });
@@ -111,6 +112,22 @@ export class List {
     element.style.transform = `translateY(${number * ROW_PX}px)`;
     element.setAttribute("aria-rowindex", number + 2);
     element.tabIndex = row.key === this.focused ? 0 : -1;
+    element.classList.toggle("selected", row.key === this.selected);
+  }
+
+  // The row that is shown beside the list, also when it was out of sight meanwhile.
+  select(key) {
+    this.selected = key;
+    this.reveal(this.rows.findIndex((row) => row.key === key));
+    this.draw();
+  }
+
+  reveal(number) {
+    if (number < 0) return;
+    const top = number * ROW_PX;
+    const { scrollTop, clientHeight } = this.scroller;
+    if (top < scrollTop) this.scroller.scrollTop = top;
+    else if (top + ROW_PX > scrollTop + clientHeight) this.scroller.scrollTop = top + ROW_PX - clientHeight;
   }
 
   rove() {
@@ -126,10 +143,7 @@ export class List {
     const row = this.rows[Math.min(Math.max(number, 0), this.rows.length - 1)];
     if (!row) return;
     this.focused = row.key;
-    const top = this.rows.indexOf(row) * ROW_PX;
-    const { scrollTop, clientHeight } = this.scroller;
-    if (top < scrollTop) this.scroller.scrollTop = top;
-    else if (top + ROW_PX > scrollTop + clientHeight) this.scroller.scrollTop = top + ROW_PX - clientHeight;
+    this.reveal(this.rows.indexOf(row));
     this.draw();
     this.drawn.get(row.key)?.element.focus();
   }

@@ -13,7 +13,7 @@ const DEEPEST = 40;
 
 export function preview(text, encoding) {
   if (text === null || text === undefined) return h("span", { class: "null" }, "none");
-  if (encoding === "base64") return h("span", { class: "mono" }, hexBytes(unpacked(text.slice(0, 64))).slice(0, 70), " …");
+  if (encoding === "base64") return h("span", { class: "mono" }, hexBytes(unpacked(text.slice(0, 64))).slice(0, 71), text.length > 32 && " …");
   if (text === "") return h("span", { class: "null" }, "empty");
   return h("span", { class: "mono" }, text.slice(0, PREVIEW));
 }

@@ -15,7 +15,7 @@ export function open() {
     const opened = new Set([...body.querySelectorAll("details[open]")].map((each) => each.dataset.pipeline));
     fill(body, rows.length ? rows.map((each) => card(each, opened.has(each.pipeline))) : empty("No pipelines yet",
       "A pipeline reads topics with Spark, cleans and joins what it finds, and writes tables. It tells here how far it has come, from wherever it runs:",
-      code("millstream pipeline run pipeline.toml")));
+      code("millstream pipeline run pipeline.yaml")));
   }
 
   return {

@@ -14,7 +14,9 @@ export function open(topic, name) {
   const tiles = h("div", { class: "tiles" });
   const about = h("dl", { class: "facts pairs" });
   const letters = new Letters(topic, name, path);
-  const body = h("div", {}, tiles, h("section", { class: "card" }, about), letters.element);
+  const cards = [tiles, h("section", { class: "card" }, about), letters.element];
+  const body = h("div", {}, cards);
+  const remove = button("Delete", () => deleteQueue(topic, name, path), { kind: "danger" });
   let others = [];
 
   return {
@@ -23,15 +25,17 @@ export function open(topic, name) {
     element: h("div", { class: "page" },
       h("header", { class: "page-head" },
         h("h1", {}, h("a", { class: "crumb", href: "#/queues" }, icon("left"), h("small", {}, "Queues")), h("br"), name),
-        button("Delete", () => deleteQueue(topic, name, path), { kind: "danger" })),
+        remove),
       body),
     rows(table) {
       const queue = table.get(`${topic}/${name}`);
+      if (queue && remove.hidden) fill(body, cards);
+      remove.hidden = !queue;
       if (!queue) {
         fill(body, empty("There is no queue of this name", "It may have been deleted.", h("a", { href: "#/queues" }, "See all queues")));
         return;
       }
-      others = [...table.values()].filter((each) => each.dead_letter_topic === queue.dead_letter_topic && each.name !== name);
+      others = [...table.values()].filter((each) => each.dead_letter_topic === queue.dead_letter_topic && (each.topic !== topic || each.name !== name));
       fill(tiles, [["Backlog", queue.backlog], ["In flight", queue.in_flight], ["For later", queue.delayed], ["To be delivered again", queue.waiting], ["Dead", queue.dead]].map(([label, number]) =>
         h("div", { class: label === "Dead" && number ? "tile bad" : "tile" }, h("span", {}, label), h("b", {}, count(number)))));
       fill(about, [
@@ -55,6 +59,7 @@ class Letters {
     this.chosen = new Set();
     this.dead = -1;
     this.messages = [];
+    this.turn = 0;
     this.replay = button("Replay chosen", () => this.sendBack([...this.chosen]));
     this.replayAll = button("Replay all", () => this.sendBack(null));
     this.purge = button("Purge", () => this.askPurge(), { kind: "danger" });
@@ -89,20 +94,28 @@ class Letters {
     }
   }
 
+  // What was asked for before, and comes later, is of no use any more.
   async load(isMore) {
-    const offsets = isMore ? this.next : {};
+    const mine = ++this.turn;
+    const found = isMore ? [...this.messages] : [];
+    const asked = isMore ? Object.entries(this.next) : [[undefined, undefined]];
+    const next = {};
+    let hasMore = false;
     try {
-      if (!isMore) this.messages = [];
-      const asked = Object.keys(offsets).length ? Object.entries(offsets) : [[undefined, undefined]];
       for (const [partition, offset] of asked) {
         const told = await get(`${this.path}/dlq?${query({ partition, offset, limit: PAGE })}`);
-        this.messages.push(...told.messages);
-        this.next = { ...(isMore ? this.next : {}), ...told.next_offsets };
-        this.more.hidden = told.messages.length < PAGE;
+        found.push(...told.messages);
+        Object.assign(next, told.next_offsets);
+        hasMore ||= told.messages.length === PAGE;
       }
     } catch (error) {
-      toast(error.message, "bad");
+      if (mine === this.turn) toast(error.message, "bad");
+      return;
     }
+    if (mine !== this.turn) return;
+    [this.messages, this.next, this.more.hidden] = [found, next, !hasMore];
+    const there = new Set(found.map((each) => each.message_id));
+    for (const each of this.chosen) if (!there.has(each)) this.chosen.delete(each);
     this.arrange();
   }
 
@@ -110,6 +123,7 @@ class Letters {
     this.replay.disabled = !this.chosen.size;
     this.replayAll.disabled = this.purge.disabled = !this.messages.length;
     if (!this.messages.length) {
+      this.unview();
       fill(this.content, empty("No dead letters", "A message comes here when it was delivered in vain as often as the queue allows."));
       return;
     }
@@ -119,7 +133,7 @@ class Letters {
 
   box(row) {
     return h("input", {
-      type: "checkbox", "aria-label": `Choose letter ${row.key}`,
+      type: "checkbox", "aria-label": `Choose letter ${row.key}`, checked: this.chosen.has(row.key),
       onchange: (event) => {
         this.chosen[event.target.checked ? "add" : "delete"](row.key);
         this.replay.disabled = !this.chosen.size;
@@ -133,17 +147,23 @@ class Letters {
     this.content.classList.add("split");
     this.list.compact(true);
     if (!this.detail.element.isConnected) this.content.append(this.detail.element);
+    this.list.select(message.message_id);
   }
 
   unview() {
+    const at = this.list.rows.findIndex((row) => row.key === this.viewed?.message_id);
+    this.viewed = null;
     this.detail.element.remove();
     this.content.classList.remove("split");
     this.list.compact(false);
+    this.list.select(null);
+    if (at >= 0) this.list.focus(at);
   }
 
   step(by) {
-    const next = this.messages[this.messages.indexOf(this.viewed) + by];
-    if (next) this.view(next);
+    const at = this.list.rows.findIndex((row) => row.key === this.viewed.message_id);
+    const next = at < 0 ? null : this.list.rows[at + by];
+    if (next) this.view(next.message);
   }
 
   sendBack(ids) {

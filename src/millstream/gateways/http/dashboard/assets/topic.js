@@ -16,7 +16,7 @@ export function open(name, asked = "messages") {
   const actions = [
     button("Send message", () => send(), { kind: "primary", icon: "plus" }),
     button("Configure", () => configureTopic(name)),
-    button("Delete", () => deleteTopic(name, count(topic?.messages)), { kind: "danger" }),
+    button("Delete", () => deleteTopic(name, plural(topic?.messages ?? 0, "message")), { kind: "danger" }),
   ];
   const bar = h("header", { class: "page-head" },
     h("h1", {}, h("a", { class: "crumb", href: "#/topics" }, icon("left"), h("small", {}, "Topics")), h("br"), name), actions);

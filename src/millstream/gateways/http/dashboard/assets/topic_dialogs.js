@@ -61,7 +61,7 @@ export function deleteTopic(topic, messages) {
     action: "Delete topic",
     kind: "danger",
     confirm: topic,
-    content: h("p", {}, "The topic ", h("b", {}, topic), ` goes with its ${messages} messages, its queues and the offsets of its groups. This cannot be undone.`),
+    content: h("p", {}, "The topic ", h("b", {}, topic), ` goes with its ${messages}, its queues and the offsets of its groups. This cannot be undone.`),
     async act() {
       await ask("DELETE", `topics/${at(topic)}`);
       toast(`Topic ${topic} is deleted`);
