@@ -23,6 +23,17 @@ def topic(web: httpx.Client, name: str) -> str:
     return name
 
 
+def test_first_group_is_told_of_with_the_port_of_the_broker(page: Page) -> None:
+    told = {"doors": {"kafka": "127.0.0.1:19092"}}
+    page.route("**/api/facts", lambda route: route.fulfill(json=told))
+    none = 'event: groups\ndata: {"all": true, "set": {}, "gone": []}\n\n'
+    page.route(
+        "**/api/events?*", lambda route: route.fulfill(content_type="text/event-stream", body=none)
+    )
+    page.goto("/#/groups")
+    expect(page.locator(".command")).to_contain_text("kcat -b 127.0.0.1:19092 -G")
+
+
 @pytest.fixture(params=["classic", "consumer"])
 def member(
     request: pytest.FixtureRequest, broker: BrokerProcess, topic: str

@@ -31,9 +31,10 @@ def test_pipelines_tell_how_far_they_have_come(page: Page, web: httpx.Client) ->
         "error": None,
         "queries": [],
     }
-    stopped = {**told, "pipeline": HOSTILE, "state": "failed", "error": HOSTILE}
+    stopped = {**told, "pipeline": HOSTILE, "state": "failed", "error": f"Traceback:\n{HOSTILE}"}
+    gone = {**told, "pipeline": "mill", "at": 1}
     odd = {"pipeline": "odd", "state": ["x"], "error": {}, "queries": [None, 1], "lag": -1e308}
-    for each in (told, stopped, odd):
+    for each in (told, stopped, gone, odd):
         message = {"key": each["pipeline"], "value": json.dumps(each)}
         web.post("/topics/__millstream_pipelines/messages", json=message).raise_for_status()
     page.goto("/#/pipelines")
@@ -42,7 +43,11 @@ def test_pipelines_tell_how_far_they_have_come(page: Page, web: httpx.Client) ->
     expect(card.locator(".tile", has_text="Bad rows").locator("b")).to_have_text("3")
     expect(card.locator(".tile", has_text="Lag").locator("b")).to_have_text("7")
     expect(card.locator(".tile", has_text="Rows in")).to_contain_text("1,200 in all")
-    expect(page.locator(".problem")).to_have_text(HOSTILE)
+    expect(page.locator(".problem")).to_contain_text(HOSTILE)
+    assert page.locator(".problem").inner_text() == f"Traceback:\n{HOSTILE}"
+    # What it did last is not what it does.
+    card = page.locator(".card", has_text="mill gone")
+    expect(card.locator(".tile", has_text="Rows in").locator("b")).to_have_text("\u2013")
     expect(page.locator(".card", has_text="odd").locator(".badge")).to_have_text("unknown")
 
 

@@ -121,7 +121,7 @@ def test_letters_that_are_read_twice_at_once_are_shown_once(
     held: list[Route] = []
     page.goto(f"/#/queues/{letters}/work")
     expect(page.locator(".list-row")).to_have_count(3)
-    page.route("**/dlq?*", lambda route: held.append(route))
+    page.route("**/dlq?*", lambda route: held.append(route))  # noqa: PLW0108 - it marks handlers
     page.get_by_role("button", name="Replay all").click()
     page.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
     refuse(web, letters, 1)

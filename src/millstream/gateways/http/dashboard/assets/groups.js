@@ -1,5 +1,6 @@
 // All consumer groups, with how far each is behind.
 
+import { get } from "./api.js";
 import { code, empty, fill, h } from "./dom.js";
 import { count, plural, short } from "./format.js";
 import { List } from "./list.js";
@@ -12,6 +13,11 @@ export function stateBadge(state) {
 
 export function open() {
   let rows = [];
+  let port = "9092";
+  get("api/facts").then(({ doors }) => {
+    port = /:([1-9]\d*)$/.exec(doors.kafka)?.[1] ?? port;
+    if (body.querySelector(".empty")) draw();
+  }, () => {});
   const search = h("input", { type: "search", class: "grow", placeholder: "Find a group or a topic  ( / )", "aria-label": "Find a group", oninput: () => draw() });
   const number = h("small", { role: "status" });
   const list = new List({
@@ -38,7 +44,7 @@ export function open() {
       fill(body, empty("No group is called that", "Try a part of its name, or of a topic that it reads."));
     } else {
       fill(body, empty("No consumer groups yet", "A group remembers how far it has read. It comes into being when a consumer joins it, or with its first commit:",
-        code("kcat -b localhost:9092 -G my-group greetings")));
+        code(`kcat -b ${location.hostname}:${port} -G my-group greetings`)));
     }
   }
 

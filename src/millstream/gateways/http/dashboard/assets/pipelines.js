@@ -48,6 +48,8 @@ function read(told) {
 function card(told, isOpen) {
   const each = read(told);
   const state = each.is_stale ? "gone" : each.state;
+  // Of one that is gone it is not known what it does now.
+  const rate = (number) => (each.is_stale ? "–" : `${short(number ?? 0)}/s`);
   const kind = each.is_stale ? "bad" : Object.hasOwn(KINDS, state) ? KINDS[state] : "";
   return h("section", { class: "card" },
     h("header", {},
@@ -56,8 +58,8 @@ function card(told, isOpen) {
     each.is_stale && h("p", { class: "notice" }, "It said that it runs and has been silent since: its process is gone."),
     each.error && h("p", { class: "problem" }, each.error),
     h("div", { class: "tiles" }, [
-      ["Rows in", `${short(each.rows_in_per_s ?? 0)}/s`, `${count(each.rows_in)} in all`, ""],
-      ["Rows out", `${short(each.rows_out_per_s ?? 0)}/s`, `${count(each.rows_out)} in all`, ""],
+      ["Rows in", rate(each.rows_in_per_s), `${count(each.rows_in)} in all`, ""],
+      ["Rows out", rate(each.rows_out_per_s), `${count(each.rows_out)} in all`, ""],
       ["Lag", short(each.lag ?? 0), "messages not read yet", ""],
       ["Bad rows", count(each.bad_rows ?? 0), each.bad_rows ? "put aside" : "none", each.bad_rows ? "warn" : ""],
     ].map(([label, value, note, warn]) => h("div", { class: `tile ${warn}` }, h("span", {}, label), h("b", {}, value), h("small", {}, note)))),

@@ -36,8 +36,8 @@ export function open(topic, name) {
         return;
       }
       others = [...table.values()].filter((each) => each.dead_letter_topic === queue.dead_letter_topic && (each.topic !== topic || each.name !== name));
-      fill(tiles, [["Backlog", queue.backlog], ["In flight", queue.in_flight], ["For later", queue.delayed], ["To be delivered again", queue.waiting], ["Dead", queue.dead]].map(([label, number]) =>
-        h("div", { class: label === "Dead" && number ? "tile bad" : "tile" }, h("span", {}, label), h("b", {}, count(number)))));
+      fill(tiles, [["Backlog", queue.backlog], ["In flight", queue.in_flight], ["For later", queue.delayed], ["To be delivered again", queue.waiting], ["Died so far", queue.dead]].map(([label, number]) =>
+        h("div", { class: "tile" }, h("span", {}, label), h("b", {}, count(number)))));
       fill(about, [
         ["Topic", h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic)],
         ["Type", queue.type.replace("_", " ")],

@@ -21,7 +21,7 @@ export function open() {
       { title: "Type", size: "110px", wide: true, cell: (row) => h("span", { class: "badge" }, row.type.replace("_", " ")), sort: (row) => row.type },
       { title: "Backlog", size: "90px", narrow: "64px", number: true, cell: (row) => short(row.backlog), sort: (row) => row.backlog },
       { title: "In flight", size: "90px", number: true, wide: true, cell: (row) => count(row.in_flight), sort: (row) => row.in_flight },
-      { title: "Dead", size: "80px", narrow: "50px", number: true, cell: (row) => (row.dead ? h("span", { class: "badge bad" }, count(row.dead)) : "0"), sort: (row) => row.dead },
+      { title: "Died", size: "80px", narrow: "50px", number: true, cell: (row) => (row.dead ? h("span", { class: "badge warn" }, count(row.dead)) : "0"), sort: (row) => row.dead },
     ],
   });
   const body = h("div", {}, list.element);

@@ -1,7 +1,7 @@
 // All topics: found by name, sorted, created.
 
 import { button, empty, fill, h } from "./dom.js";
-import { bytes, count, short } from "./format.js";
+import { bytes, count, plural, short } from "./format.js";
 import { List } from "./list.js";
 import { createTopic } from "./topic_dialogs.js";
 
@@ -26,8 +26,9 @@ export function open() {
 
   function draw() {
     const wanted = search.value.trim().toLowerCase();
-    const shown = rows.filter((row) => (internal.checked || !row.internal) && row.key.toLowerCase().includes(wanted));
-    number.textContent = `${count(shown.length)} of ${count(rows.length)}`;
+    const all = rows.filter((row) => internal.checked || !row.internal);
+    const shown = all.filter((row) => row.key.toLowerCase().includes(wanted));
+    number.textContent = wanted ? `${count(shown.length)} of ${plural(all.length, "topic")}` : plural(all.length, "topic");
     if (shown.length) {
       if (!list.element.isConnected) fill(body, list.element);
       list.show(shown);
