@@ -66,10 +66,20 @@ def test_new_broker_says_what_to_do_first(chromium: Browser, tmp_path: Path) -> 
         expect(page.locator("h1")).to_contain_text("first")
         expect(page.locator(".empty h2")).to_have_text("No messages yet")
         assert httpx.get(f"{broker.url}/topics/first").json()["partitions"] == 1
+        page.goto("/")
+        expect(page.locator(".health")).to_have_text("All is well")
         broker.kill()
         expect(page.locator("#live")).to_have_text("Reconnecting")
+        expect(page.locator(".health")).to_contain_text("The broker does not answer")
+        expect(page.locator(".toast.bad")).to_contain_text("What is shown is from before")
+        page.goto("/#/settings")
+        expect(page.locator(".problem")).to_contain_text("Is it running?")
         broker.start()
         expect(page.locator("#live")).to_have_text("Live")
+        expect(page.locator(".toast.bad")).to_have_count(0)
+        expect(page.locator("td", has_text="data.dir").first).to_be_visible()
+        page.goto("/")
+        expect(page.locator(".health")).to_have_text("All is well")
         told = [each for each in watch.troubles if "ERR_" not in each and "/api/events" not in each]
         assert told == []
         broker.stop()

@@ -11,6 +11,13 @@ export function toast(text, kind = "good") {
   setTimeout(() => note.remove(), TOAST_MS);
 }
 
+// One that stays; returns the way to take it away.
+export function notice(text) {
+  const note = h("p", { class: "toast bad" }, text);
+  toasts.append(note);
+  return () => note.remove();
+}
+
 // `act` carries out what is asked for; what it throws is shown, and the dialog stays open. `confirm`
 // is a text that has to be typed first.
 export function dialog({ title, content, action, act, kind = "primary", confirm, wide }) {

@@ -1,11 +1,12 @@
 // The one stream of an open page: the broker's pulse, and the table that the page shows. While the
 // page is hidden there is no stream, so nobody computes what nobody sees.
 
-import { toast } from "./dialog.js";
+import { notice, toast } from "./dialog.js";
 
 const MOST_BEATS = 600;
 const KEPT_MS = 300_000;
 const AGAIN_MS = 2000;
+const LOST = "The broker does not answer. What is shown is from before.";
 
 export const history = [];
 
@@ -13,8 +14,8 @@ const status = document.getElementById("live");
 let stream = null;
 let current = null;
 
-export function follow(view, name, { rows, pulse, problem }) {
-  current = { view, name, rows, pulse, problem, table: new Map() };
+export function follow(view, name, { rows, pulse, problem, lost }) {
+  current = { view, name, rows, pulse, problem, lost, table: new Map() };
   connect();
 }
 
@@ -61,6 +62,7 @@ function connect() {
 // A browser tries again by itself, but not where it was refused: by a broker that still recovers.
 function lost(ended) {
   tell("lost", "Reconnecting");
+  current?.lost?.();
   if (ended.readyState !== EventSource.CLOSED) return;
   setTimeout(() => { if (stream === ended && current) connect(); }, AGAIN_MS);
 }
@@ -98,8 +100,12 @@ function take(told, page) {
   page.rows?.(page.table, told);
 }
 
+let hideNotice = null;
+
 function tell(state, words) {
   status.dataset.state = state;
+  if (state === "lost") hideNotice ??= notice(LOST);
+  else if (hideNotice) hideNotice = hideNotice();
   const text = status.querySelector("span");
   if (text.textContent !== words) text.textContent = words;
 }

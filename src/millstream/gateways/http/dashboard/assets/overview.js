@@ -73,6 +73,7 @@ export function open() {
       for (const each of charts) each.show(history);
     },
     problem(problem) { showHealth(health, [problem.detail]); },
+    lost() { showHealth(health, ["The broker does not answer"]); },
   };
 }
 

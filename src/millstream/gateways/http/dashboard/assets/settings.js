@@ -21,7 +21,8 @@ export function open() {
       "Settings come from a file, from MILLSTREAM_… in the environment, and from flags of millstream serve. millstream config reference lists them all."));
   }
 
-  get("api/settings").then((told) => { ({ sections } = told); draw(); }, (error) => fill(body, h("p", { class: "problem" }, error.message)));
+  const load = () => get("api/settings").then((told) => { ({ sections } = told); draw(); }, (error) => fill(body, h("p", { class: "problem" }, error.message)));
+  load();
 
   return {
     title: "Settings",
@@ -29,6 +30,8 @@ export function open() {
     element: h("div", { class: "page" },
       h("header", { class: "page-head" }, h("h1", {}, "Settings")),
       h("div", { class: "toolbar" }, search, h("label", { class: "check" }, changed, "Only those that were set"), number), body),
+    // The broker is there again.
+    rows() { if (!sections.length) load(); },
   };
 }
 
