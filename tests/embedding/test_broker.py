@@ -67,6 +67,17 @@ def test_broker_holds_what_clients_and_tests_put_into_it() -> None:
         assert broker.topics() == []
 
 
+def test_dashboard_of_a_broker_in_memory_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    with Broker() as broker:
+        broker.produce("orders", "one")
+        views = ("overview", "topics", "groups", "queues", "pipelines", "connections")
+        for view in views:
+            address = f"{broker.http_url}/api/events?view={view}"
+            with httpx.stream("GET", address, timeout=PATIENCE_S) as answer:
+                assert f"event: {view}" in answer.iter_lines()
+    assert caplog.records == []
+
+
 def test_brokers_live_side_by_side() -> None:
     with Broker() as one, Broker() as two:
         one.produce("orders", "of one")

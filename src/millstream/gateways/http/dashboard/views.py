@@ -77,7 +77,6 @@ class Views:
         found = await self._figures.look(no_older_than_s=_TABLE_S / 2)
         shown = [each for each in found.values() if not each.is_internal]
         by_rate = sorted(found.items(), key=lambda item: (-item[1].rate, -item[1].end_offsets))
-        disk = shutil.disk_usage(broker.topics.data_path)
         doors: dict[str, int] = {}
         for door, _ in broker.connections.all():
             doors[door] = doors.get(door, 0) + 1
@@ -86,7 +85,7 @@ class Views:
             "partitions": sum(each.partitions for each in shown),
             "messages": sum(each.messages for each in shown),
             "size_bytes": sum(each.size_bytes for each in found.values()),
-            "disk": [disk.total, disk.free],
+            "disk": await _disk(broker.topics.data_path),
             "busiest": [
                 [name, each.rate, each.messages, each.size_bytes]
                 for name, each in by_rate
@@ -172,3 +171,13 @@ class Views:
             ]
             for door, each in found
         }
+
+
+async def _disk(path: str) -> list[int] | None:
+    """How large it is, and how much of it is free; None where data lies on none, but in memory."""
+    try:
+        # In a thread: a disk that hangs must not hold up the clients.
+        found = await asyncio.to_thread(shutil.disk_usage, path)
+    except OSError:
+        return None
+    return [found.total, found.free]

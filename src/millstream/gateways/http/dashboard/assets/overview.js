@@ -10,7 +10,7 @@ export function open() {
   const health = h("div", { class: "health", role: "status" });
   const tiles = {
     in: tile("Messages in"), out: tile("Messages out"), produce: tile("Kafka produce, p99"),
-    loop: tile("Loop delay, p99"), disk: tile("Data on disk"), memory: tile("Memory"),
+    loop: tile("Loop delay, p99"), disk: tile("Data stored"), memory: tile("Memory"),
   };
   const charts = [
     new Chart({ title: "Messages per second", format: short, least: 10, series: [
@@ -57,10 +57,8 @@ export function open() {
       const now = Object.fromEntries(table);
       arrange(now.topics);
       showHealth(health, now.troubles);
-      const [total, free] = now.disk;
-      tiles.disk.set(bytes(now.size_bytes), `${bytes(free)} free`);
-      fill(storage, h("p", { class: "soft" }, `${bytes(free)} of ${bytes(total)} are free on the disk`), bar((total - free) / total, `The disk is ${percent((total - free) / total)} full`));
-
+      tiles.disk.set(bytes(now.size_bytes), now.disk ? `${bytes(now.disk[1])} free` : "in memory");
+      fill(storage, now.disk && room(...now.disk));
       fill(busiest, now.busiest.length ? topicLines(now.busiest) : h("p", { class: "soft" }, "No topics yet."));
       fill(facts, factLines(now, known));
     },
@@ -104,6 +102,11 @@ function topicLines(lines) {
       h("span", { class: "number" }, each ? `${short(each)}/s` : "quiet"),
       h("small", {}, `${plural(messages, "message")} · ${bytes(size)}`),
       h("i", { style: { width: `${(each / most) * 100}%` } })));
+}
+
+function room(total, free) {
+  const share = (total - free) / total;
+  return [h("p", { class: "soft" }, `${bytes(free)} of ${bytes(total)} are free on the disk`), bar(share, `The disk is ${percent(share)} full`)];
 }
 
 function bar(share, label) {
