@@ -210,3 +210,18 @@ def test_message_is_sent(page: Page, web: httpx.Client, name: str) -> None:
     expect(dialog).to_be_hidden()
     told = web.get(f"/topics/{name}/messages?offset=0&partition=0").json()["messages"]
     assert [(each["value"], each["encoding"]) for each in told] == [("AP8=", "base64")]
+
+
+def test_message_that_is_shown_stays_in_sight_of_its_list(page: Page, numbered: str) -> None:
+    page.goto(f"/#/topics/{numbered}")
+    first(page).click()
+    expect(page.get_by_role("region", name="Message").locator("h2")).to_contain_text("offset 59")
+    for _ in range(40):
+        page.keyboard.press("ArrowRight")
+    row = page.locator(".list-row.selected")
+    expect(row).to_contain_text('{"number": 79}')
+    expect(row).to_be_in_viewport()
+    page.locator(".list-scroll").evaluate("each => { each.scrollTop = 0; }")
+    expect(row).to_have_count(0)
+    page.locator(".list-scroll").evaluate("each => { each.scrollTop = each.scrollHeight; }")
+    expect(row).to_have_count(1)

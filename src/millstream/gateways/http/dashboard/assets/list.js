@@ -120,6 +120,7 @@ export class List {
     this.selected = key;
     this.reveal(this.rows.findIndex((row) => row.key === key));
     this.draw();
+    this.drawn.get(key)?.element.scrollIntoView({ block: "nearest" });
   }
 
   reveal(number) {
