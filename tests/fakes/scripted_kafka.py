@@ -78,6 +78,8 @@ class ScriptedKafka:
         self.leaders: dict[str, list[int]] = {}
         """The number of the broker that leads each partition."""
         self.logs: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+        self.gap_at_end: dict[tuple[str, int], int] = {}
+        """How many offsets compaction has left nothing of, where nothing follows them."""
         self.scripts: dict[int, Script] = {}
         self.coordinator = 0
         self.versions = dict(VERSIONS)
@@ -101,10 +103,11 @@ class ScriptedKafka:
 
     def end_offset(self, place: tuple[str, int]) -> int:
         log = self.logs[place]
+        gap = self.gap_at_end.get(place, 0)
         if not log:
-            return 0
+            return gap
         header = parse_header(log[-1])
-        return header.base_offset + header.last_offset_delta + 1
+        return header.base_offset + header.last_offset_delta + 1 + gap
 
     def append(self, place: tuple[str, int], batch: bytes) -> tuple[int, int]:
         """A code, and the offset; a batch that is there already is not stored again."""

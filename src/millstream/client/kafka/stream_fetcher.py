@@ -20,7 +20,7 @@ from millstream.client.kafka.fetch_messages import FetchResponse
 from millstream.client.kafka.patience import Patience
 from millstream.client.kafka.places import Place
 from millstream.client.kafka.reading import Fetched, fetch_request, fetched
-from millstream.errors import TimedOut, Unavailable
+from millstream.errors import RefusedByBroker, TimedOut, Unavailable
 
 MAX_BYTES = 4 << 20
 _MAX_WAIT_MS = 500
@@ -60,7 +60,9 @@ class StreamFetcher:
                 try:
                     answer = self._receive(patience)
                     if not answer.records:
-                        if patience.is_over:
+                        if self._is_gap(answer):
+                            self.next_offset = self._end
+                        elif patience.is_over:
                             break
                         continue
                 except Unavailable as cause:
@@ -91,6 +93,25 @@ class StreamFetcher:
             raise self._cluster.out_of_range(self._place, self.next_offset)
         check(answer.error_code, f"reading {self._place[0]}/{self._place[1]}")
         return answer
+
+    def _is_gap(self, answer: Fetched) -> bool:
+        """Whether compaction has left nothing of the rest of the range, nor anything behind it.
+
+        The log goes on, and yet there is nothing to give out. Of a topic that is not compacted
+        that proves nothing: a broker may still be looking for it in remote storage.
+        """
+        reached = answer.last_stable_offset if self._committed else answer.high_watermark
+        return reached >= self._end and self._is_compacted()
+
+    def _is_compacted(self) -> bool:
+        try:
+            settings = self._cluster.administration.settings(self._place[0])
+        except RefusedByBroker:
+            # Who may read a topic may not always read its settings.
+            return False
+        return any(
+            each.name == "cleanup.policy" and "compact" in (each.value or "") for each in settings
+        )
 
     def _read_ahead(self) -> None:
         if self.next_offset < self._end:

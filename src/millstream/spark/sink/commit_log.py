@@ -35,6 +35,8 @@ _CONFIG = {
 _FIRST_LOOK_RECORDS = 64
 _LOOK_FACTOR = 16
 _RECORD_LIMIT_BYTES = 64 << 20
+# Nobody waits for this but where the end of the log was compacted away, or a broker is busy.
+_WAIT_MS = 100
 
 
 class Found(NamedTuple):
@@ -106,8 +108,10 @@ class CommitLog:
     def _records(self, start: int, end: int) -> Iterator[Record]:
         offset = start
         while offset < end:
-            data = self._cluster.fetch(_PLACE, offset, max_wait_ms=0, committed=False).records
-            for header, batch in _batches(data):
+            found = self._cluster.fetch(_PLACE, offset, max_wait_ms=_WAIT_MS, committed=False)
+            if not found.records and found.high_watermark >= end:
+                return  # compaction has taken all that was here, and nothing has come since
+            for header, batch in _batches(found.records):
                 offset = header.next_offset
                 if header.is_control:
                     continue

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from millstream.client.kafka import Cluster, StreamFetcher
 from millstream.client.kafka.connection import Connection
-from millstream.client.kafka.fetch_messages import FetchRequest
+from millstream.client.kafka.fetch_messages import FetchRequest, FetchResponse
 from millstream.client.kafka.reading import whole_batches
 from millstream.errors import AnswerLost, MalformedMessage, OffsetOutOfRange, TimedOut
+from millstream.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from millstream.protocol.notation import Struct
 from millstream.records.batch import parse_header
 from tests.fakes.sample_batches import idempotent_batch
@@ -18,6 +24,8 @@ from tests.fakes.scripted_kafka import FETCH, HANG_UP, NOT_LEADER, Fault, Script
 
 PLACE = ("orders", 0)
 OUT_OF_RANGE = 1
+TOPIC_AUTHORIZATION_FAILED = 29
+DESCRIBE_CONFIGS = 32
 
 
 @pytest.fixture
@@ -44,6 +52,26 @@ def base_offsets(fetcher: StreamFetcher) -> list[int]:
             found.append(header.base_offset)
             position += 12 + header.batch_length
     return found
+
+
+def policy(value: str, code: int = 0) -> Callable[[DescribeConfigsRequest], Struct]:
+    """What a broker tells of the settings of a topic."""
+
+    def answer(request: DescribeConfigsRequest) -> Struct:
+        [resource] = request.resources
+        told = DescribeConfigsResourceResult(
+            name="cleanup.policy", value=value, read_only=False, is_sensitive=False, synonyms=[]
+        )
+        result = DescribeConfigsResult(
+            error_code=code,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[] if code else [told],
+        )
+        return DescribeConfigsResponse(results=[result])
+
+    return answer
 
 
 def test_range_is_read_from_the_batch_that_holds_its_start_to_its_end(cluster: Cluster) -> None:
@@ -129,6 +157,45 @@ def test_end_that_the_log_has_not_reached_is_an_error_after_the_timeout(
         fetcher = StreamFetcher(cluster, PLACE, start=27, end=31)
         with pytest.raises(TimedOut, match="reading orders/0 from 30 to 31"):
             base_offsets(fetcher)
+
+
+def test_end_that_compaction_took_is_no_reason_to_wait(
+    kafka: ScriptedKafka, cluster: Cluster
+) -> None:
+    kafka.scripts[DESCRIBE_CONFIGS] = policy("compact,delete")
+    kafka.gap_at_end[PLACE] = 5
+    fetcher = StreamFetcher(cluster, PLACE, start=24, end=35)
+    assert base_offsets(fetcher) == [24, 27]
+    assert fetcher.next_offset == 35
+
+
+@pytest.mark.parametrize("code", [0, TOPIC_AUTHORIZATION_FAILED])
+def test_empty_answer_proves_nothing_of_a_topic_that_may_not_be_compacted(
+    kafka: ScriptedKafka, code: int
+) -> None:
+    kafka.scripts[DESCRIBE_CONFIGS] = policy("delete", code)
+    kafka.gap_at_end[PLACE] = 5
+    with (
+        Cluster(kafka.bootstrap, timeout_s=0.3) as cluster,
+        pytest.raises(TimedOut, match="reading orders/0 from 30 to 35"),
+    ):
+        base_offsets(StreamFetcher(cluster, PLACE, start=24, end=35))
+
+
+def test_answer_of_a_broker_that_throttles_is_waited_out(
+    kafka: ScriptedKafka, cluster: Cluster
+) -> None:
+    fetch = kafka.brokers[0]._fetch
+    throttled = [True, False, True]
+
+    def throttle(request: FetchRequest) -> Struct:
+        if throttled and throttled.pop():
+            return FetchResponse(throttle_time_ms=10, responses=[])
+        return fetch(request, 0)
+
+    kafka.scripts[FETCH] = throttle
+    assert base_offsets(StreamFetcher(cluster, PLACE, start=0, end=30)) == list(range(0, 30, 3))
+    assert throttled == []
 
 
 def test_batch_that_is_cut_short_is_left_out(kafka: ScriptedKafka) -> None:
