@@ -60,7 +60,8 @@ def fetch_request(
 
 def fetched(answer: FetchResponse, offset: int) -> Fetched:
     """The one partition of an answer, with its error code. Raises MalformedMessage."""
-    if answer.error_code:
+    # A client that is over its quota is answered for no partition at all, and told to wait.
+    if answer.error_code or not answer.responses:
         return Fetched(_EMPTY, (), -1, -1, -1, offset, answer.error_code)
     [topic] = answer.responses
     [told] = topic.partitions
