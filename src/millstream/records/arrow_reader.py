@@ -166,7 +166,8 @@ class ColumnReader:
         )
 
     def _note_abort(self, header: BatchHeader, position: int, batch: memoryview) -> None:
-        if not header.is_transactional:
+        # Kafka's compaction may keep the batch of a marker and not the marker.
+        if not header.is_transactional or not header.records_count:
             return
         try:
             marker = parse_control(batch)

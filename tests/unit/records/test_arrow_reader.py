@@ -70,6 +70,15 @@ def marker_at(offset: int, kind: ControlType, producer_id: int) -> bytes:
     )
 
 
+def emptied(batch: bytes) -> bytes:
+    """What Apache Kafka keeps of a batch where compaction takes the last that a producer sent."""
+    rest = bytearray(batch[:HEADER_BYTES])
+    struct.pack_into(">i", rest, LENGTH_AT, HEADER_BYTES - LENGTH_PREFIX_BYTES)
+    struct.pack_into(">i", rest, HEADER_BYTES - 4, 0)
+    seal(rest)
+    return bytes(rest)
+
+
 def offsets_in(tables: list[pa.RecordBatch]) -> list[int]:
     return [offset for table in tables for offset in table.column("offset").to_pylist()]
 
@@ -214,6 +223,21 @@ def test_only_what_an_aborted_transaction_wrote_is_left_out(builder: Any) -> Non
     assert offsets_in(committed.rest()) == [1, 2, 5]
     assert offsets_in(everything.rest()) == [0, 1, 2, 3, 5, 7]
     assert committed.next_offset == everything.next_offset == 9
+
+
+def test_batches_that_kafka_has_emptied_are_passed_over(builder: Any) -> None:
+    payload = b"".join(
+        [
+            emptied(batch_at(0, count=3, **sent_by(7))),
+            emptied(marker_at(3, ControlType.ABORT, 7)),
+            batch_at(4),
+            emptied(marker_at(5, ControlType.COMMIT, 8)),
+        ]
+    )
+    reader = reader_of(builder)
+    reader.feed(payload)
+    assert offsets_in(reader.rest()) == [4]
+    assert reader.next_offset == 6
 
 
 def test_abort_seen_in_one_answer_counts_in_the_next(builder: Any) -> None:

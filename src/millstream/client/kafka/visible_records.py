@@ -37,7 +37,8 @@ def visible_batches(found: Fetched) -> Iterator[tuple[BatchHeader, memoryview]]:
         while upcoming and upcoming[-1][1] <= header.base_offset:
             aborting.add(upcoming.pop()[0])
         if header.is_control:
-            if parse_control(batch).kind is ControlType.ABORT:
+            # Kafka's compaction may keep the batch of a marker and not the marker.
+            if header.records_count and parse_control(batch).kind is ControlType.ABORT:
                 aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
             yield header, batch
