@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from millstream.clock import SystemClock
+from millstream.errors import InvalidRequest
 from millstream.spark.fingerprint import Fingerprint
 from millstream.spark.lake import upkeep
 from millstream.spark.lake.options import UPSERT, LakeOptions
@@ -46,6 +47,11 @@ class BatchWriter(DataSourceArrowWriter):
     """`df.write`: all rows in one commit."""
 
     def __init__(self, options: LakeOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite and options.mode == UPSERT:
+            raise InvalidRequest(
+                "mode('overwrite') replaces all rows, and option mode=upsert those of some keys: "
+                "use mode('append') to upsert, or leave the option out to overwrite"
+            )
         self._options = options
         self._schema_json = delta_schema_json(schema)
         self._overwrite = overwrite

@@ -20,7 +20,7 @@ from millstream.spark.lake.options import LakeOptions
 from millstream.spark.lake.staging import Stage, StagedFile
 from millstream.spark.lake.table import Batch, LakeTable, staging_folder
 from millstream.spark.lake.table_files import open_files
-from millstream.spark.lake.writers import delta_schema_json
+from millstream.spark.lake.writers import BatchWriter, delta_schema_json
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -243,6 +243,14 @@ def test_rows_that_do_not_fit_are_refused(
 def test_columns_that_rows_do_not_have_are_refused(path: str, options: dict[str, object]) -> None:
     with pytest.raises(InvalidRequest):
         table_at(path, **options).check_columns()
+
+
+def test_job_that_would_overwrite_and_upsert_is_refused(path: str) -> None:
+    options = LakeOptions(path=path, mode="upsert", key=("id",))
+    with pytest.raises(
+        InvalidRequest, match=r"use mode\('append'\) to upsert, or leave the option"
+    ):
+        BatchWriter(options, StructType().add("id", LongType()), overwrite=True)
 
 
 def test_commit_says_what_it_is(path: str) -> None:
