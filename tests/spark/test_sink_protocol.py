@@ -12,7 +12,7 @@ import pytest
 
 from millstream.client.kafka import LATEST, Cluster
 from millstream.clock import SystemClock
-from millstream.errors import BatchTorn, QueryTakenOver, TransactionExpired
+from millstream.errors import BatchForgotten, BatchTorn, QueryTakenOver, TransactionExpired
 from millstream.spark.sink.claim import Claim
 from millstream.spark.sink.commit_log import CommitLog, Found
 from millstream.spark.sink.commit_record import CommitRecord
@@ -176,6 +176,24 @@ def test_torn_batch_is_written_again_where_it_was_lost(address: str, topic: str)
     _assert_nothing_is_open(address, topic)
 
 
+def test_batch_that_the_cluster_has_forgotten_is_not_written_twice(
+    tmp_path: Path, topic: str
+) -> None:
+    settings = '[transactions]\n"transactional.id.expiration.ms" = 4000\n'
+    with BrokerProcess(tmp_path, settings=settings) as broker:
+        create_topic(broker.address, topic)
+        query = Query(broker.address, topic, topic)
+        with pytest.raises(Died):
+            # Claimed, decided, and both transactions committed.
+            query.run_batch(0, _tasks("a", 0), Life(5, after=True))
+        assert Counter(committed_values(broker.address, topic)) == Counter(_values("a", 0))
+        _wait_until_forgotten(broker.address, topic)
+        query.run = "restart"
+        with pytest.raises(BatchForgotten, match=rf"task 1 \(3 rows for {topic}-0\)"):
+            query.run_batch(0, _tasks("a", 0), Life())
+        assert Counter(committed_values(broker.address, topic)) == Counter(_values("a", 0))
+
+
 def test_transaction_that_timed_out_fails_its_batch_before_anything_is_decided(
     address: str, topic: str
 ) -> None:
@@ -241,6 +259,16 @@ def _time_out(address: str, name: str, *, tasks: tuple[int, ...]) -> None:
         for task in tasks:
             attempt = Attempt(task=task, attempt=0, run="run")
             cluster.transactions.init(attempt.transactional_id(name), 60_000)
+
+
+def _wait_until_forgotten(address: str, name: str) -> None:
+    """Until the coordinator knows nothing more of the tasks' transactions."""
+    waiting = Event()
+    with Cluster(address) as cluster:
+        for task in range(TASKS):
+            transactional_id = Attempt(task=task, attempt=0, run="run").transactional_id(name)
+            while cluster.transactions.state(transactional_id) is not None:
+                waiting.wait(0.1)
 
 
 def _tasks(name: str, batch: int) -> list[list[bytes]]:

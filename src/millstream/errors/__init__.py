@@ -61,6 +61,7 @@
     │   ├── QueryStartedOver     a query brings other rows than it wrote; see which
     │   ├── QueryTakenOver       another driver writes under the query's name; stop one
     │   ├── TransactionExpired   a batch took too long, nothing is written; start again
+    │   ├── BatchForgotten       the cluster forgot whether a decided batch was committed; look
     │   ├── BatchTorn            part of a batch timed out after it was decided; see which
     │   ├── NotInFlight          messages were acknowledged, or are delivered again
     │   ├── PipelineBusy         another process runs the pipeline; stop it first
@@ -174,6 +175,7 @@ from millstream.errors.spark import (
     UnknownOption,
 )
 from millstream.errors.spark_sink import (
+    BatchForgotten,
     BatchTorn,
     QueryStartedOver,
     QueryTakenOver,
@@ -209,6 +211,7 @@ __all__ = [
     "AlreadyExists",
     "AnswerLost",
     "AuthenticationFailed",
+    "BatchForgotten",
     "BatchTorn",
     "BodyStalled",
     "BodyTooLarge",

@@ -102,3 +102,21 @@ class BatchTorn(Conflict):
             f"that was refused, or it was no stream, write these rows by hand; then give a stream "
             f"a new name and a start after this batch"
         )
+
+
+@dataclass(eq=False, kw_only=True)
+class BatchForgotten(Conflict):
+    """Nobody knows any more whether a batch that was decided is in its topics."""
+
+    query: str
+    batch: int
+    parts: Sequence[LostPart]
+
+    def __str__(self) -> str:
+        return (
+            f"batch {self.batch} of query {self.query!r} was decided, and no driver came back "
+            f"before the cluster forgot (transactional.id.expiration.ms) what became of these: "
+            f"{'; '.join(map(str, self.parts))}. They may be in their topics or not, and nothing "
+            f"was written. See which it is, and write those that are missing by hand; then give "
+            f"the query a new name and a start after this batch"
+        )

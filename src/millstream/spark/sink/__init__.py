@@ -50,6 +50,8 @@ What a restart finds, by the moment of the crash:
                              back, and the batch runs again. If some did, the record becomes
                              `torn`: the batch runs again, and only those tasks write, provided that
                              every task has the very rows that it had; else BatchTorn is raised.
+    much too late            the cluster may have forgotten what became of a transaction. Then
+                             nobody can tell whether it was committed: BatchForgotten is raised.
 
 A query that lost its checkpoint counts its batches from 0 again, and they need not be the same
 ones. The record knows the query's id and a fingerprint of all that was written after each of its

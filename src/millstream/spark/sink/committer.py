@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ from millstream.client.kafka import Cluster
 from millstream.client.kafka.transactions import ProducerIdentity, Transactions
 from millstream.clock import Clock
 from millstream.errors import (
+    BatchForgotten,
     BatchTorn,
     Conflict,
     QueryStartedOver,
@@ -176,6 +177,10 @@ class Committer:
         """Commit what is decided: then it is done, or torn, or was never visible."""
         record = claim.record
         lost = [each for each in self._each(_commit, record.transactions) if each is not None]
+        if forgotten := [each for each in self._each(_find_forgotten, lost) if each is not None]:
+            # One of them may have been committed: to write it again could double its rows.
+            parts = replace(record, transactions=tuple(forgotten)).lost_parts
+            raise BatchForgotten(query=label_of(self._name), batch=record.batch, parts=parts)
         if not lost:
             claim.change(record.finished())
         elif len(lost) == len(record.transactions) and not record.is_repair:
@@ -256,6 +261,13 @@ def _commit(transactions: Transactions, each: TaskTransaction) -> TaskTransactio
     except TransactionLost:
         return each
     return None
+
+
+def _find_forgotten(transactions: Transactions, each: TaskTransaction) -> TaskTransaction | None:
+    """The transaction, if the coordinator no longer knows that it ever was."""
+    told = transactions.describe(each.transactional_id)
+    is_known = told is not None and told.producer_id == each.producer_id
+    return None if is_known else each
 
 
 def _find_ended(transactions: Transactions, each: TaskTransaction) -> TaskTransaction | None:
