@@ -67,6 +67,7 @@ def plan_compaction(
         log.directory,
         log.settings,
         segments=segments,
+        log_end_offset=log.end_offset,
         state=state,
         damage=damage,
         aborted=aborted,

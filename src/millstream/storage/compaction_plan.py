@@ -73,6 +73,7 @@ class CompactionPlan:
         settings: LogSettings,
         *,
         segments: Sequence[Segment],
+        log_end_offset: int,
         state: CleaningState,
         damage: Mapping[str, Damage],
         aborted: Sequence[AbortedTransaction],
@@ -91,6 +92,7 @@ class CompactionPlan:
         self._settings = settings
         self._sources = [Source.of(segment) for segment in segments]
         self._end_offset = self._sources[-1].next_offset
+        self._log_end_offset = log_end_offset
         self._state = state
         self._damage = dict(damage)
         self._aborted = tuple(aborted)
@@ -157,6 +159,7 @@ class CompactionPlan:
         awaited = awaited_markers(self._filesystem, self._directory) if expired_offset else {}
         return RecordFilter(
             clean_offset=self._state.clean_offset,
+            log_end_offset=self._log_end_offset,
             tombstones_below=min(expired_offset, self._first_damaged_offset()),
             aborted=AbortedRecords(self._aborted),
             markers=MarkerFilter(expired_below=expired_offset, awaited=awaited),

@@ -4,6 +4,9 @@ It first learns the newest offset of every key in the dirty part of the log, as 
 reaches. Then it judges batches, those of the clean part too: a record goes when a newer one of its
 key was learnt, and a tombstone when it has been kept for long enough. Records without a key stay.
 
+The last batch of a log stays whatever it is. Nobody who reads to the end would get there otherwise,
+for nothing can be sent that ends where the log does.
+
 All that it is given lies below the last stable offset, so every transaction in it has ended. A
 record of an aborted one replaces no other, and goes; one of a committed transaction is like any
 other. The markers that end transactions are for `marker_filter`.
@@ -39,6 +42,7 @@ class RecordFilter:
         self,
         *,
         clean_offset: int,
+        log_end_offset: int,
         tombstones_below: int,
         aborted: AbortedRecords,
         markers: MarkerFilter,
@@ -46,6 +50,7 @@ class RecordFilter:
         max_decompressed_bytes: int,
     ) -> None:
         self._clean_offset = clean_offset
+        self._log_end_offset = log_end_offset
         self._tombstones_below = tombstones_below
         self._aborted = aborted
         self._markers = markers
@@ -124,6 +129,11 @@ class RecordFilter:
 
         Batches come in the order of the log. Raises InvalidRequest when records cannot be read.
         """
+        kept = self._judge(header, batch)
+        is_last = header.next_offset == self._log_end_offset
+        return batch if kept is None and is_last else kept
+
+    def _judge(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
         if header.attributes & CONTROL_BIT:
             return batch if self._markers.keeps(header) else None
         if self._is_aborted(header):

@@ -135,13 +135,14 @@ def test_time_of_append_stays(keyed: KeyedLog) -> None:
 def test_tombstone_stays_for_its_time_and_goes_then(keyed: KeyedLog) -> None:
     keyed.put_segment((b"a", b"1"), (b"b", b"1"))
     keyed.put_segment((b"a", None))
+    keyed.put((b"z", b"1"))
     keyed.compact()
-    assert keyed.pairs() == [(b"b", b"1"), (b"a", None)]
+    assert keyed.pairs() == [(b"b", b"1"), (b"a", None), (b"z", b"1")]
     keyed.clock.advance_ms(DELETE_RETENTION_MS - 1)
     assert keyed.plan() is None
     keyed.clock.advance_ms(1)
     keyed.compact()
-    assert keyed.pairs() == [(b"b", b"1")]
+    assert keyed.pairs() == [(b"b", b"1"), (b"z", b"1")]
     assert keyed.plan() is None
 
 
@@ -150,24 +151,40 @@ def test_each_tombstone_counts_from_the_first_pass_over_it(keyed: KeyedLog) -> N
     keyed.compact()
     keyed.clock.advance_ms(DELETE_RETENTION_MS // 2)
     keyed.put_segment((b"b", None))
+    keyed.put((b"z", b"1"))
     keyed.compact()
     keyed.clock.advance_ms(DELETE_RETENTION_MS // 2)
     keyed.compact()
-    assert keyed.pairs() == [(b"b", None)]
+    assert keyed.pairs() == [(b"b", None), (b"z", b"1")]
     keyed.reopen()
     keyed.clock.advance_ms(DELETE_RETENTION_MS // 2)
     keyed.compact()
-    assert keyed.pairs() == []
+    assert keyed.pairs() == [(b"z", b"1")]
 
 
 def test_tombstone_is_never_gone_before_what_it_deletes(keyed: KeyedLog) -> None:
     keyed.reopen(replace(COMPACTED, delete_retention_ms=0))
     keyed.put_segment((b"a", b"1"))
     keyed.put_segment((b"a", None))
+    keyed.put((b"z", b"1"))
     keyed.compact_once()
-    assert keyed.pairs() == [(b"a", None)]
+    assert keyed.pairs() == [(b"a", None), (b"z", b"1")]
     keyed.compact_once()
-    assert keyed.pairs() == []
+    assert keyed.pairs() == [(b"z", b"1")]
+
+
+def test_last_batch_stays_until_something_follows_it(keyed: KeyedLog) -> None:
+    keyed.put_segment((b"a", b"1"), (b"b", b"1"))
+    keyed.put_segment((b"b", b"2"), (b"b", None))
+    keyed.compact()
+    keyed.clock.advance_ms(DELETE_RETENTION_MS)
+    keyed.compact()
+    assert keyed.pairs() == [(b"a", b"1"), (b"b", None)]
+    assert keyed.plan() is None
+    keyed.reopen()
+    keyed.put_segment((b"c", b"1"))
+    keyed.compact()
+    assert keyed.pairs() == [(b"a", b"1"), (b"c", b"1")]
 
 
 def test_lost_state_keeps_tombstones_for_longer(keyed: KeyedLog) -> None:
@@ -185,10 +202,10 @@ def test_lost_state_keeps_tombstones_for_longer(keyed: KeyedLog) -> None:
 def test_segment_of_tombstones_alone_ends_up_empty(keyed: KeyedLog) -> None:
     keyed.put_segment((b"a", b"1"))
     keyed.put_segment((b"a", None))
+    keyed.put((b"b", b"1"))
     keyed.compact()
     keyed.clock.advance_ms(DELETE_RETENTION_MS)
     keyed.compact()
-    keyed.put((b"b", b"1"))
     for _ in range(2):
         assert keyed.pairs() == [(b"b", b"1")]
         assert (keyed.log.start_offset, keyed.log.end_offset) == (0, 3)

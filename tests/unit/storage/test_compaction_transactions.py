@@ -199,6 +199,16 @@ def test_log_without_transactions_is_not_synced_for_a_pass() -> None:
 # --- markers
 
 
+def test_marker_that_is_the_last_of_a_log_stays(keyed: KeyedLog) -> None:
+    keyed.put_transaction(8, ABORT, (b"a", b"1"))
+    keyed.archive()
+    keyed.compact()
+    keyed.clock.advance_ms(DELETE_RETENTION_MS)
+    keyed.compact()
+    assert keyed.marker_offsets() == [1]
+    assert keyed.plan() is None
+
+
 def test_marker_stays_for_its_time_and_goes_then(keyed: KeyedLog) -> None:
     keyed.put_transaction(7, COMMIT, (b"a", b"1"))
     keyed.put_transaction(8, ABORT, (b"a", b"2"))
