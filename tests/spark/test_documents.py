@@ -129,7 +129,6 @@ def test_spark_of_a_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MILLSTREAM_BOOTSTRAP", broker.address)
-    monkeypatch.setenv("MILLSTREAM_KAFKA", broker.address)
     monkeypatch.setattr(session, "open_session", lambda *_: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     follower = Follower(spark, broker, tmp_path)

@@ -55,7 +55,7 @@ class Example:
         text = re.sub(r"(?m)^trigger: .*", "trigger: once", text)
         file = home / f"{stem}.yaml"
         file.write_text(text)
-        self.pipeline: Pipeline = read(file, {"MILLSTREAM_KAFKA": broker.address})
+        self.pipeline: Pipeline = read(file, {"MILLSTREAM_BOOTSTRAP": broker.address})
 
     def give(self, topic: str, values: Iterable[bytes], **fields: Any) -> None:
         create_topic(self._address, self.topic(topic))

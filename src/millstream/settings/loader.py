@@ -35,7 +35,7 @@ _COMMAND_LINE = "command line"
 _OF_KUBERNETES = re.compile(
     r".*_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-_OF_OTHERS = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_KAFKA", "MILLSTREAM_URL"}
+_OF_OTHERS = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_URL"}
 """Commands and files of pipelines take the address of their broker from them."""
 
 

@@ -24,7 +24,7 @@ from millstream.spark.pipeline.model import (
 from millstream.spark.pipeline.rows import PARSER_OPTIONS
 from millstream.spark.pipeline.section import Section
 
-DEFAULT_ADDRESS = "127.0.0.1:9092"
+_DEFAULT_ADDRESS = "127.0.0.1:9092"
 _DEFAULT_INTERVAL_MS = 1000
 _MIN_INTERVAL_MS = 100
 _VIEW_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -107,7 +107,8 @@ def _pipeline(top: Section, path: Path) -> Pipeline:
     _check_sink_names(top, sinks)
     checkpoint = top.text("checkpoint")
     kafka = top.settings("kafka")
-    kafka.setdefault("bootstrap.servers", DEFAULT_ADDRESS)
+    address = top.variable("MILLSTREAM_BOOTSTRAP", _DEFAULT_ADDRESS)
+    kafka.setdefault("bootstrap.servers", address)
     pipeline = Pipeline(
         path=path,
         name=name,

@@ -60,6 +60,10 @@ class Section:
         places = self.node.key_places or {}
         return places.get(name, self.node.place)
 
+    def variable(self, name: str, default: str) -> str:
+        """One of the environment."""
+        return self._variables.get(name) or default
+
     def check_names(self, known: Collection[str]) -> None:
         """Note every field that there is not."""
         for name in self._entries:

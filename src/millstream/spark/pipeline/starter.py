@@ -9,7 +9,7 @@ _STARTER = """\
 name: {name}
 
 kafka:
-  bootstrap.servers: ${{MILLSTREAM_KAFKA:-127.0.0.1:9092}}
+  bootstrap.servers: ${{MILLSTREAM_BOOTSTRAP:-127.0.0.1:9092}}
 
 sources:
   - name: events            # a view for the SQL below

@@ -10,6 +10,7 @@ from millstream.errors import InvalidPipeline
 from millstream.spark.pipeline.declaration import described, parse, read
 from millstream.spark.pipeline.document import Place, load
 from millstream.spark.pipeline.model import Pipeline
+from millstream.spark.pipeline.starter import starter
 
 PATH = Path("shop.yaml")
 GOOD = """\
@@ -103,6 +104,15 @@ def test_query_reads_only_the_views_that_it_needs() -> None:
 
 def test_variable_of_the_environment_is_put_in() -> None:
     assert pipeline(GOOD, {"BROKER": "b:1"}).kafka == {"bootstrap.servers": "b:1"}
+
+
+def test_file_that_names_no_broker_means_the_one_that_all_commands_mean() -> None:
+    text = GOOD.replace("  bootstrap.servers: ${BROKER:-127.0.0.1:9092}", "  client.id: shop")
+    assert pipeline(text).kafka["bootstrap.servers"] == "127.0.0.1:9092"
+    variables = {"MILLSTREAM_BOOTSTRAP": "b:1"}
+    assert pipeline(text, variables).kafka["bootstrap.servers"] == "b:1"
+    begun = pipeline(starter(name="shop", topic="orders", file="shop.yaml"), variables)
+    assert begun.kafka["bootstrap.servers"] == "b:1"
 
 
 def test_reset_pipeline_is_another_to_its_sinks_and_to_spark() -> None:
