@@ -5,6 +5,7 @@ Spark is imported when a command needs it, so that help comes at once.
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -206,7 +207,8 @@ def init(
         file.write_text(starter(name=file.stem, topic=topic, file=str(file)), encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be written: {error.strerror}") from None
-    print_lines(f"{file} is written: change it, then `millstream pipeline validate {file}`")
+    named = shlex.quote(str(file))
+    print_lines(f"{file} is written: change it, then `millstream pipeline validate {named}`")
 
 
 def _declared(file: Path, bootstrap: str | None) -> Pipeline:

@@ -63,7 +63,8 @@ def described(snapshot: Snapshot) -> list[str]:
     with console.capture() as capture:
         console.print(_drawn(snapshot))
     lines = [line.rstrip() for line in capture.get().splitlines()]
-    return [*lines, f"as of {_time(snapshot.get('at', 0))}, host {snapshot.get('host')}"]
+    host = f", host {snapshot['host']}" if snapshot.get("host") else ""
+    return [*lines, f"as of {_time(snapshot.get('at', 0))}{host}"]
 
 
 def _drawn(snapshot: Snapshot) -> RenderableType:

@@ -54,10 +54,11 @@ class Registry:
         found: dict[str, Snapshot] = {}
         for record in self._records():
             name = bytes(record.key or b"").decode(errors="replace")
+            snapshot = _snapshot(name, record.value)
             if record.value is None:
                 found.pop(name, None)
-            else:
-                found[name] = json.loads(bytes(record.value))
+            elif snapshot is not None:
+                found[name] = snapshot
         return found
 
     def get(self, name: str) -> Snapshot | None:
@@ -88,6 +89,19 @@ class Registry:
             if offset == before:
                 # What was still there a moment ago has been compacted away.
                 return
+
+
+def _snapshot(name: str, told: bytes | None) -> Snapshot | None:
+    """None for what no pipeline has written: anybody can write to the topic."""
+    try:
+        found = json.loads(bytes(told or b""))
+    except ValueError:
+        return None
+    if not name or not isinstance(found, dict):
+        return None
+    if not all(isinstance(found.get(field), int) for field in ("at", "generation")):
+        return None
+    return {**found, "pipeline": name}
 
 
 def _batches(data: memoryview) -> Iterator[memoryview]:

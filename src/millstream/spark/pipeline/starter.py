@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 _STARTER = """\
 # A pipeline: topics in, SQL, topics and tables out.
 #   millstream pipeline validate {file}   finds what is wrong, with its line
@@ -43,4 +46,6 @@ checkpoint: checkpoints/{name}
 
 
 def starter(*, name: str, topic: str, file: str) -> str:
-    return _STARTER.format(name=name, topic=topic, file=file)
+    """What a name cannot have is left out of it."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "pipeline"
+    return _STARTER.format(name=name, topic=topic, file=shlex.quote(file))
