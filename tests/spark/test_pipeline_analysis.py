@@ -174,6 +174,9 @@ steps:
   - name: nowhere
     python: no_such_module:shout
     inputs: [lines]
+  - {name: itself, sql: SELECT * FROM itself}
+  - {name: hen, sql: SELECT * FROM egg}
+  - {name: egg, sql: SELECT * FROM hen}
 sinks:
   - from: by_category
     topic: out
@@ -206,12 +209,14 @@ PROBLEMS = [
     "74:13: step 'forgets': pipeline_functions:forget returned NoneType, not a DataFrame",
     "77:13: step 'gone': pipeline_functions:gone failed: AttributeError",
     "80:13: step 'nowhere': no_such_module:shout failed: ModuleNotFoundError",
-    "83:5: sink 'by_category-topic': Invalid streaming output mode: append",
-    "85:10: sink 'by_category-topic': there is no column 'categori': did you mean 'category'?",
-    "88:17: sink 'orders-delta': there is no column 'ids'",
-    "90:11: sink 'constant-console': view 'constant' reads no source",
-    "92:11: sink 'orders-topic': a view that is written raw needs a column 'value'",
-    "92:11: sink 'orders-topic': a view that is written raw cannot have a column 'id'",
+    "82:39: step 'itself': it cannot be made of itself",
+    "83:36: step 'hen': 'egg', in line 84, is made of it: one must do without",
+    "86:5: sink 'by_category-topic': Invalid streaming output mode: append",
+    "88:10: sink 'by_category-topic': there is no column 'categori': did you mean 'category'?",
+    "91:17: sink 'orders-delta': there is no column 'ids'",
+    "93:11: sink 'constant-console': view 'constant' reads no source",
+    "95:11: sink 'orders-topic': a view that is written raw needs a column 'value'",
+    "95:11: sink 'orders-topic': a view that is written raw cannot have a column 'id'",
 ]
 
 

@@ -283,7 +283,10 @@ def _interval_ms(top: Section) -> int | None:
     if not top.has("trigger"):
         return _DEFAULT_INTERVAL_MS
     if not top.is_mapping("trigger"):
-        top.choice("trigger", ("once",), "once")
+        text = top.text("trigger")
+        if text is not None and text.content != "once":
+            note = f"trigger {text.content!r}: write `once` or `{{interval: 2 seconds}}`"
+            top.note(text.place, note)
         return None
     inner = top.section("trigger")
     assert inner is not None
@@ -343,17 +346,49 @@ def _check_sink_names(top: Section, sinks: tuple[Sink, ...]) -> None:
 
 def _check_circles(top: Section, pipeline: Pipeline) -> None:
     """Rows that came back as what they were made of would come back for ever."""
-    for sink in pipeline.sinks:
-        needed = pipeline.needed(str(sink.view)) if sink.kind == "topic" else set()
-        for source in pipeline.sources:
-            if str(source.name).lower() in needed and source.reads(sink.target):
-                note = f"sink {sink.name!r} writes to topic {sink.target!r}, which it reads as "
-                top.note(sink.place, f"{note}{str(source.name)!r}: choose another topic")
+    told: set[int] = set()
+    for number, sink in enumerate(pipeline.sinks):
+        note = f"sink {sink.name!r} writes to topic {sink.target!r}, which"
+        for source in _read_back(pipeline, sink, by=sink):
+            top.note(sink.place, f"{note} it reads as {str(source.name)!r}: choose another topic")
+        circle = _circle(pipeline, number)
+        if len(circle) > 1 and told.isdisjoint(circle):
+            others = " and ".join(repr(pipeline.sinks[each].name) for each in circle[1:])
+            top.note(sink.place, f"{note} comes back to it by sink {others}: choose another topic")
+        told |= set(circle)
     letters = pipeline.dead_letter_topic
     for source in pipeline.sources:
         if source.can_fail and source.reads(letters):
             note = f"source {str(source.name)!r} reads {letters!r}, the topic of its dead letters"
             top.note(source.name.place, f"{note}: choose another with 'dead_letters'")
+
+
+def _circle(pipeline: Pipeline, first: int) -> list[int]:
+    """The sinks by which rows of one come back to it, from itself on; none if they do not."""
+    seen: set[int] = set()
+    paths = [[first]]
+    while paths:
+        path = paths.pop(0)
+        for number, sink in enumerate(pipeline.sinks):
+            if number in seen or not _read_back(pipeline, pipeline.sinks[path[-1]], by=sink):
+                continue
+            if number == first:
+                return path
+            seen.add(number)
+            paths.append([*path, number])
+    return []
+
+
+def _read_back(pipeline: Pipeline, written: Sink, *, by: Sink) -> list[Source]:
+    """The sources by which one sink sends on what another has written to a topic."""
+    if written.kind != "topic" or by.kind != "topic":
+        return []
+    needed = pipeline.needed(str(by.view))
+    return [
+        source
+        for source in pipeline.sources
+        if str(source.name).lower() in needed and source.reads(written.target)
+    ]
 
 
 def _check_topic(section: Section, topic: Text) -> None:

@@ -103,14 +103,18 @@ class Views:
             missing = self._missing_view(error)
             if missing not in self.broken:
                 problem = problem_of(error, sql, title=title)
-                note = f"{title}: {self._hint(missing)}" if missing else problem.message
+                note = f"{title}: {self._hint(step, missing)}" if missing else problem.message
                 self.problems.append(Problem(problem.place, note))
             return None
 
-    def _hint(self, missing: str) -> str:
+    def _hint(self, asking: Step, missing: str) -> str:
         for step in self.pipeline.steps:
             if missing == str(step.name).lower():
                 line = step.name.place.line
+                if step is asking:
+                    return "it cannot be made of itself"
+                if str(asking.name).lower() in self.pipeline.needed(missing):
+                    return f"{missing!r}, in line {line}, is made of it: one must do without"
                 return f"{missing!r} is made only in line {line}: move it before this one"
         there = ", ".join(sorted({*self.frames, *self.broken}))
         return f"there is no view {missing!r}: there are {there}"

@@ -153,6 +153,7 @@ WRONG = [
     ("headers: true", "headers: 3", "16:14: source 'clicks': 'headers' must be true or false"),
     ("topic: revenue", "topic: orders", "26:5: pipeline: sink 'revenue-topic' writes to topic"),
     ("topic: orders", "pattern: rev.*", "26:5: pipeline: sink 'revenue-topic' writes to topic"),
+    ("trigger:\n  interval: 1.5 s", "trigger: 5 s", "35:10: pipeline: trigger '5 s': write `once`"),
     (
         "trigger:",
         "dead_letters: orders\ntrigger:",
@@ -163,6 +164,24 @@ WRONG = [
 
 def test_topic_that_another_view_is_made_of_may_be_written() -> None:
     pipeline(GOOD.replace("topic: revenue", "topic: taps"))
+
+
+def test_rows_that_come_back_by_another_sink_are_told_once() -> None:
+    text = """\
+name: round
+sources:
+  - {name: a, topic: a}
+  - {name: b, topic: b}
+  - {name: c, topic: c}
+sinks:
+  - {from: a, topic: b, format: raw}
+  - {from: b, topic: c, format: raw}
+  - {from: c, topic: a, format: raw}
+"""
+    [told] = problems(text)
+    assert told.startswith("7:5: pipeline: sink 'a-topic' writes to topic 'b', which comes back")
+    assert "by sink 'b-topic' and 'c-topic'" in told
+    assert problems(text.replace("topic: a, format", "topic: d, format")) == []
 
 
 @pytest.mark.parametrize(("before", "after", "expected"), WRONG)
