@@ -234,6 +234,48 @@ def test_every_problem_is_told_with_its_line_and_none_twice(
         assert "SQLSTATE" not in each
 
 
+NO_ROWS_FOR_THEIR_SINKS = """\
+name: shop
+sources:
+  - name: orders
+    topic: orders
+    format: json
+    schema: {id: bigint, at: timestamp, tags: "map<string, int>"}
+steps:
+  - {name: twice, sql: "SELECT id, at AS ID FROM orders"}
+  - {name: spans, sql: "SELECT id, at - timestamp'2026-01-01' AS span FROM orders"}
+  - {name: ids, sql: "SELECT id FROM orders"}
+sinks:
+  - {from: twice, topic: out}
+  - {from: twice, delta: twice}
+  - {from: twice, parquet: twice}
+  - {from: twice, console: true}
+  - {from: spans, delta: spans}
+  - {from: ids, delta: ids, partition_by: id}
+  - {from: ids, parquet: ids, partition_by: id}
+  - {from: orders, parquet: orders, partition_by: [tags]}
+  - {from: orders, parquet: good, partition_by: [id], name: good}
+  - {from: orders, delta: good, partition_by: [id]}
+"""
+
+
+def test_rows_that_their_sink_does_not_take_are_told(spark: SparkSession, home: Path) -> None:
+    path = home / "p.yaml"
+    found = described(path, analyse(declared(NO_ROWS_FOR_THEIR_SINKS, home), spark).problems)
+    expected = [
+        "12:12: sink 'twice-topic': view 'twice' has more than one column 'id'",
+        "13:12: sink 'twice-delta': view 'twice' has more than one column 'id'",
+        "14:12: sink 'twice-parquet': view 'twice' has more than one column 'id'",
+        "16:12: sink 'spans-delta': column 'span' is an interval, which Delta lacks",
+        "17:43: sink 'ids-delta': option 'partitionBy' names every column",
+        "18:45: sink 'ids-parquet': Cannot use all columns for partition columns",
+        "19:52: sink 'orders-parquet': Cannot use",
+    ]
+    assert len(found) == len(expected), found
+    for each, start in zip(found, expected, strict=True):
+        assert each.removeprefix(f"{path}:").startswith(start), each
+
+
 BAD_VALUES = {
     b'{"id": "x"}': "field 'id' is no bigint",
     b"nonsense": "the value is no JSON object",

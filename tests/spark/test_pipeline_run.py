@@ -13,6 +13,7 @@ import pytest
 
 from millstream.client.kafka import Cluster
 from millstream.clock import SystemClock
+from millstream.errors import InvalidPipeline, PipelineFailed
 from millstream.spark.pipeline.declaration import read
 from millstream.spark.pipeline.registry import Registry
 from tests.clients.broker_process import BrokerProcess
@@ -139,3 +140,59 @@ def test_rows_come_out_once_over_several_runs_and_again_after_a_reset(
         anew = run_once(pipeline, spark, cluster)[-1]
     assert (anew["generation"], anew["bad_rows"]) == (2, 20)
     assert table(tmp_path) == sorted(good(200) * 2)
+
+
+ROWS = """\
+name: {topic}
+kafka: {{bootstrap.servers: "{address}"}}
+sources:
+  - {{name: lines, topic: {topic}}}
+steps:
+  - {{name: twice, sql: "SELECT offset, partition AS offset FROM lines"}}
+sinks:
+  - {sink}
+trigger: once
+"""
+PARQUET = "{from: lines, parquet: rows}"
+AMBIGUOUS = "{from: twice, topic: out}"
+
+
+def test_parquet_of_an_earlier_beginning_is_in_the_way_of_a_new_one(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(broker.address, topic)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(ROWS.format(topic=topic, address=broker.address, sink=PARQUET))
+    pipeline = read(path)
+    folder = tmp_path / "rows"
+
+    def offsets() -> list[int]:
+        return sorted(row.offset for row in spark.read.parquet(str(folder)).collect())
+
+    with Cluster(broker.address) as cluster:
+        for start in (0, 10):
+            produce(broker.address, topic, orders(start, 10))
+            run_once(pipeline, spark, cluster)
+        assert offsets() == list(range(20))
+        # As a reset does, with rows that came after it.
+        snapshot = {"pipeline": topic, "generation": 2, "state": "reset", "at": 0}
+        Registry(cluster, SystemClock()).publish(topic, snapshot)
+        produce(broker.address, topic, orders(20, 10))
+        with pytest.raises(InvalidPipeline, match="move that away"):
+            run_once(pipeline, spark, cluster)
+        folder.rename(tmp_path / "rows of before")
+        run_once(pipeline, spark, cluster)
+        assert offsets() == list(range(30))
+
+
+def test_query_that_spark_does_not_start_fails_the_pipeline_with_its_reason(
+    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(broker.address, topic)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(ROWS.format(topic=topic, address=broker.address, sink=AMBIGUOUS))
+    with (
+        Cluster(broker.address) as cluster,
+        pytest.raises(PipelineFailed, match=r"'twice-topic' failed: .* is ambiguous"),
+    ):
+        run_once(read(path), spark, cluster)

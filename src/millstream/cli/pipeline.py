@@ -190,6 +190,9 @@ def reset(
         registry.publish(pipeline.name, snapshot)
         checkpoint.remove(pipeline)
     print_lines(f"pipeline {pipeline.name!r} begins anew with its next run")
+    for sink in pipeline.sinks:
+        if sink.kind == "parquet":
+            print_lines(f"move {sink.target} away before that: Spark adds to no other's files")
 
 
 @commands.command()

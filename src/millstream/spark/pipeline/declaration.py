@@ -105,6 +105,7 @@ def _pipeline(top: Section, path: Path) -> Pipeline:
     views = [str(each.name) for each in sources] + [str(each.name) for each in steps]
     sinks = tuple(_sink(each, views, path) for each in top.sections("sinks", "sink", required=True))
     _check_sink_names(top, sinks)
+    _check_folders(top, sinks)
     checkpoint = top.text("checkpoint")
     kafka = top.settings("kafka")
     address = top.variable("MILLSTREAM_BOOTSTRAP", _DEFAULT_ADDRESS)
@@ -342,6 +343,18 @@ def _check_sink_names(top: Section, sinks: tuple[Sink, ...]) -> None:
                 "give one of them a 'name'",
             )
         seen.setdefault(sink.name, sink.place)
+
+
+def _check_folders(top: Section, sinks: tuple[Sink, ...]) -> None:
+    """Spark numbers the batches of a folder, and drops those of a second query as known."""
+    seen: dict[str, Place] = {}
+    for sink in sinks:
+        if sink.kind == "parquet" and sink.target in seen:
+            line = seen[sink.target].line
+            note = f"sink {sink.name!r} writes to the folder of the sink in line {line}"
+            top.note(sink.place, f"{note}: choose another")
+        if sink.kind == "parquet":
+            seen.setdefault(sink.target, sink.place)
 
 
 def _check_circles(top: Section, pipeline: Pipeline) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from millstream.client.kafka import Cluster
 from millstream.errors import InvalidPipeline, UnknownTopic
-from millstream.spark.pipeline import rows
+from millstream.spark.pipeline import catalyst, rows
 from millstream.spark.pipeline.declaration import described
 from millstream.spark.pipeline.document import Problem
 from millstream.spark.pipeline.model import DEAD_LETTERS, Pipeline, Sink, Source
@@ -50,6 +50,28 @@ def check_topics(pipeline: Pipeline, cluster: Cluster) -> None:
             except UnknownTopic:
                 note = f"source {str(source.name)!r}: there is no topic {topic!r}: create it first"
                 problems.append(Problem(source.name.place, note))
+    if problems:
+        path = pipeline.path
+        raise InvalidPipeline(path=str(path), lines=described(path, problems))
+
+
+def check_folders(pipeline: Pipeline, session: SparkSession, generation: int) -> None:
+    """Raises InvalidPipeline for Parquet files of an earlier beginning.
+
+    Spark numbers the batches of a folder, and leaves out those whose number it finds there: of a
+    query that begins anew it would drop rows, and say nothing.
+    """
+
+    def has_batches(folder: str) -> bool:
+        return any(name[0].isdigit() for name in catalyst.file_names(session, folder))
+
+    problems = []
+    for sink in pipeline.sinks:
+        if sink.kind != "parquet" or not has_batches(f"{sink.target}/_spark_metadata"):
+            continue
+        if not has_batches(f"{pipeline.query_checkpoint(sink.name, generation)}/offsets"):
+            note = f"sink {sink.name!r}: {sink.target} holds what it wrote before it began anew"
+            problems.append(Problem(sink.place, f"{note}: move that away, or name another"))
     if problems:
         path = pipeline.path
         raise InvalidPipeline(path=str(path), lines=described(path, problems))

@@ -120,6 +120,7 @@ class Runner:
             self._look()
 
     def _start(self) -> None:
+        queries.check_folders(self._pipeline, self._session, self.progress.generation)
         for name in queries.query_names(self._pipeline):
             self.progress.queries[name] = QueryProgress(name, self._pipeline.group(name))
             query = self._start_query(name)
@@ -132,8 +133,14 @@ class Runner:
         self.progress.state = progress.RUNNING
 
     def _start_query(self, name: str) -> StreamingQuery:
+        from pyspark.errors import PySparkException
+
         generation = self.progress.generation
-        query = queries.start(self._pipeline, self._session, name, generation)
+        try:
+            query = queries.start(self._pipeline, self._session, name, generation)
+        except PySparkException as error:
+            reason = reason_of(str(error))
+            raise PipelineFailed(name=self._pipeline.name, sink=name, reason=reason) from None
         self._running[name] = query
         self._starts[name] += 1
         return query

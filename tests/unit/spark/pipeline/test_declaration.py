@@ -151,6 +151,11 @@ WRONG = [
     ("    sql: |", "    sql: ''\n    x: |", "19:10: step 'revenue': 'sql' must be a text"),
     ("name: table", "name: revenue-topic", "29:11: pipeline: two sinks are called 'revenue-topic'"),
     ("headers: true", "headers: 3", "16:14: source 'clicks': 'headers' must be true or false"),
+    (
+        "delta: lake/orders\n    upsert_by: id",
+        "parquet: s3://bucket/sessions",
+        "32:5: pipeline: sink 'sessions-parquet' writes to the folder of the sink in line 29",
+    ),
     ("topic: revenue", "topic: orders", "26:5: pipeline: sink 'revenue-topic' writes to topic"),
     ("topic: orders", "pattern: rev.*", "26:5: pipeline: sink 'revenue-topic' writes to topic"),
     ("trigger:\n  interval: 1.5 s", "trigger: 5 s", "35:10: pipeline: trigger '5 s': write `once`"),
