@@ -24,6 +24,9 @@ Snapshot = dict[str, Any]
 Tell = Callable[[Snapshot], None]
 
 _TITLES = ("SINK", "BATCH", "BATCH MS", "IN/S", "OUT/S", "ROWS IN", "ROWS OUT", "LAG", "STATE")
+_FIRST_TO_GO = ("BATCH", "ROWS IN")
+"""Where there is no room: a number that is cut off says nothing."""
+_WIDE_COLUMNS = 100
 
 
 def is_drawn(pipeline: Pipeline) -> bool:
@@ -40,7 +43,7 @@ def shown(*, is_live: bool) -> Iterator[Tell]:
     from rich.live import Live
 
     with Live(auto_refresh=False) as live:
-        yield lambda snapshot: live.update(_drawn(snapshot), refresh=True)
+        yield lambda snapshot: live.update(_drawn(snapshot, live.console.width), refresh=True)
 
 
 def until_nobody_reads(tell: Tell, stop: Callable[[], None]) -> Tell:
@@ -55,29 +58,33 @@ def until_nobody_reads(tell: Tell, stop: Callable[[], None]) -> Tell:
     return told
 
 
-def described(snapshot: Snapshot) -> list[str]:
+def described(snapshot: Snapshot, width: int = 120) -> list[str]:
     """A snapshot as lines, for a look from elsewhere."""
     from rich.console import Console
 
-    console = Console(width=120, no_color=True)
+    console = Console(width=width, no_color=True)
     with console.capture() as capture:
-        console.print(_drawn(snapshot))
+        console.print(_drawn(snapshot, width))
     lines = [line.rstrip() for line in capture.get().splitlines()]
     host = f", host {snapshot['host']}" if snapshot.get("host") else ""
     return [*lines, f"as of {_time(snapshot.get('at', 0))}{host}"]
 
 
-def _drawn(snapshot: Snapshot) -> RenderableType:
+def _drawn(snapshot: Snapshot, width: int) -> RenderableType:
     from rich import box
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in _TITLES:
+    is_wide = width >= _WIDE_COLUMNS
+    gap = (0, 1, 0, 0) if is_wide else (0, 0, 0, 0)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=gap)
+    titles = [each for each in _TITLES if is_wide or each not in _FIRST_TO_GO]
+    for title in titles:
         table.add_column(title, justify="left" if title == "SINK" else "right", no_wrap=True)
     for query in snapshot.get("queries", ()):
-        table.add_row(*(Text(cell) for cell in _cells(query)))
+        cells = dict(zip(_TITLES, _cells(query), strict=True))
+        table.add_row(*(Text(cells[title]) for title in titles))
     head = Text(f"{snapshot['pipeline']}  {snapshot['state']}", style="bold")
     head.append(
         f"  {snapshot.get('rows_in_per_s', 0):,.0f} rows/s in"
@@ -106,7 +113,8 @@ def _cells(query: Snapshot) -> list[str]:
         f"{query['rows_out_per_s']:,.0f}",
         f"{query['rows_in']:,}",
         f"{query['rows_out']:,}",
-        f"{sum(query['lag'].values()):,}",
+        # Nobody knows before the first batch.
+        "-" if query["batch"] is None else f"{sum(query['lag'].values()):,}",
         state,
     ]
 
