@@ -182,10 +182,12 @@ def _tell_progress(http: str, sent: int) -> None:
     """As the broker knows it. On a terminal the pipeline shows more, and by itself."""
     if console.is_terminal:
         return
-    progress = _progress(http) or {}
-    keys = ("rows_in", "rows_out", "bad_rows", "lag")
-    told = ", ".join(f"{key.replace('_', ' ')} {progress.get(key, 0):,.0f}" for key in keys)
-    say(f"          sent {sent:,}; pipeline: {told}")
+    queries = {each["sink"]: each for each in (_progress(http) or {}).get("queries", ())}
+    read = min((each["rows_in"] for each in queries.values()), default=0)
+    made = {"in the table": "table", "sums": "revenue", "bad rows": "dead-letters"}
+    rows = {what: queries.get(sink, {}).get("rows_out", 0) for what, sink in made.items()}
+    told = ", ".join(f"{what} {count:,}" for what, count in rows.items())
+    say(f"          sent {sent:,}; pipeline: read {read:,}, {told}")
 
 
 def _progress(http: str) -> dict[str, Any] | None:
@@ -255,7 +257,7 @@ def _tell_what_next(home: Path) -> None:
 [bold]What to try next[/]
   {program / "millstream"} serve --data-dir {home / "broker"}
       then, beside it:
-  curl 'localhost:8000/topics/{LETTERS}/messages?limit=3'
+  curl 'localhost:8000/topics/{LETTERS}/messages?offset=0&limit=3'
   curl localhost:8000/groups/shop.table
   curl localhost:8000/pipelines/shop
   {program / "python"} -c "{look}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.clients.broker_process import ROOT
+from tests.clients.broker_process import ROOT, BrokerProcess
 
 PNG = b"\x89PNG\r\n"
 
@@ -31,6 +33,14 @@ def test_demo_runs_to_its_end_and_finds_every_row_once(java: None, tmp_path: Pat
     assert "none twice" in ran.stdout
     assert "WRONG" not in ran.stdout
     assert (home / "revenue.png").read_bytes().startswith(PNG)
+    paths = re.findall(r"curl '?localhost:8000(/[^'\n]+)", ran.stdout)
+    assert len(paths) == 3
+    (home / "broker").rename(tmp_path / "data")
+    with BrokerProcess(tmp_path, http="127.0.0.1:0") as broker:
+        for path in paths:
+            with urllib.request.urlopen(f"{broker.url}{path}", timeout=30) as answer:
+                assert b"shop" in answer.read(), path
+        broker.stop()
 
 
 @pytest.mark.torture
@@ -47,7 +57,7 @@ def test_demo_that_is_stopped_by_ctrl_c_ends_the_pipeline_before_the_broker(
         start_new_session=True,
     ) as demo:
         assert demo.stdout is not None
-        while "rows in" not in (line := demo.stdout.readline()):
+        while "pipeline: read" not in (line := demo.stdout.readline()):
             assert line, "the demo has ended"
         # To all of the group, as a terminal sends it.
         os.killpg(demo.pid, signal.SIGINT)
