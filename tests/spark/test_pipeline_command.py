@@ -207,3 +207,15 @@ def test_reader_that_leaves_ends_the_run_after_its_batch(
     assert "Exception" not in complaints
     told = json.loads(output("status", str(path), "--json"))
     assert (told["state"], told["error"]) == ("stopped", None)
+
+
+def test_spark_that_does_not_start_is_told_without_a_traceback(java: None, tmp_path: Path) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(FILE.format(address="127.0.0.1:1").replace("local[2]", "nowhere"))
+    done = subprocess.run(
+        command("validate", str(path)), capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 1
+    assert "Master must either be" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("millstream: Spark does not start: Java has")
+    assert "Traceback" not in done.stderr

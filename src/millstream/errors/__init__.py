@@ -32,6 +32,7 @@
     │   ├── QueryUnnamed         a stream that is written once needs a name
     │   ├── UnknownOption        a Spark reader or writer has no option of this name
     │   ├── InvalidPipeline      a pipeline's file cannot be run; see what is wrong in which line
+    │   ├── SparkRefused         Spark cannot be started so; see which setting, or which master
     │   ├── InvalidSetting       a setting has a value that it cannot take
     │   └── InvalidSettings      several have
     ├── NotFound                 there is no such thing; create it or look elsewhere
@@ -139,6 +140,7 @@ from millstream.errors.pipelines import (
     PipelineBusy,
     PipelineFailed,
     SparkLost,
+    SparkRefused,
 )
 from millstream.errors.records import (
     ChecksumMismatch,
@@ -272,6 +274,7 @@ __all__ = [
     "RebalanceInProgress",
     "RefusedByBroker",
     "SparkLost",
+    "SparkRefused",
     "StaleMember",
     "StorageFailure",
     "SubscribedGroup",

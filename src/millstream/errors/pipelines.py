@@ -49,6 +49,16 @@ class PipelineFailed(Conflict):
 
 
 @dataclass(eq=False, kw_only=True)
+class SparkRefused(InvalidRequest):
+    """Spark cannot be started as a pipeline's file or its master say."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Spark does not start: {self.reason}: see `spark` in the file, and --master"
+
+
+@dataclass(eq=False, kw_only=True)
 class SparkLost(Unavailable):
     """Spark itself ended while a pipeline ran."""
 

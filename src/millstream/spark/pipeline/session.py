@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.errors import MissingExtra
+from millstream.errors import MissingExtra, SparkRefused
 from millstream.spark.environment import prepare_spark
+from millstream.spark.pipeline import catalyst
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +52,11 @@ def close_session(session: SparkSession) -> None:
 
 
 def open_session(name: str, settings: Mapping[str, str], master: str | None) -> SparkSession:
-    """A session as the pipeline's file wants it. Raises JavaMissing."""
+    """A session as the pipeline's file wants it. Raises JavaMissing, SparkRefused."""
     check_packages()
     prepare_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     # Errors of analysis are told by us, with their lines; so is the loss of Java.
@@ -74,8 +78,23 @@ def open_session(name: str, settings: Mapping[str, str], master: str | None) -> 
     builder = SparkSession.builder.appName(name)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _java_deaf_to_sigterm():
-        return builder.getOrCreate()
+    try:
+        with _java_deaf_to_sigterm():
+            session = builder.getOrCreate()
+        # Settings of SQL are looked at when they are first needed.
+        catalyst.parse(session, "SELECT 1")
+    except (PySparkException, Py4JError) as error:
+        raise SparkRefused(reason=refusal_of(str(error))) from None
+    return session
+
+
+def refusal_of(message: str) -> str:
+    """What is wrong, of all that Java tells: its last cause, or else its first words."""
+    if "JAVA_GATEWAY_EXITED" in message:
+        return "Java has ended at once, with what it says above"
+    found = re.findall(r"^(?:Caused)? ?(?:by)?: (.+)$", message, re.MULTILINE)
+    reason = found[-1] if found else message.strip().splitlines()[0]
+    return re.sub(r"^[\w.$]+(?:Exception|Error): |\s*SQLSTATE: \w+$", "", reason).rstrip(".")
 
 
 @contextmanager
