@@ -89,15 +89,21 @@ def test_rows_of_files_become_json_in_order(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     for name, ids in (("a", [3, 1]), ("b", [2])):
-        rows = pa.table({"id": ids, "day": [date(2024, 1, i) for i in ids]})
-        pq.write_table(rows, tmp_path / f"{name}.parquet")
+        at = pa.array([datetime(2024, 1, i, tzinfo=UTC) for i in ids])
+        rows = pa.table({"id": ids, "day": [date(2024, 1, i) for i in ids], "at": at})
+        # Times as in the files of Spark, which keep no zone.
+        pq.write_table(rows, tmp_path / f"{name}.parquet", use_deprecated_int96_timestamps=True)
     words = ["--partitions", "1", "--key", "id", "--order-by", "id", "--json"]
     done = run(broker, str(tmp_path), topic, *words)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"source": str(tmp_path), "topic": topic, "rows": 3}
     records = read(broker, topic, 1, 3)
     assert [each.key() for each in records] == [b"1", b"2", b"3"]
-    assert json.loads(records[0].value() or b"") == {"id": 1, "day": "2024-01-01"}
+    assert json.loads(records[0].value() or b"") == {
+        "id": 1,
+        "day": "2024-01-01",
+        "at": "2024-01-01T00:00:00",
+    }
 
 
 def test_replay_that_breaks_leaves_nothing_and_can_be_repeated(

@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -187,4 +188,7 @@ def _plain(value: object) -> object:
             return b64encode(value).decode()
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, datetime):
+        # Arrow makes pandas' own of what counts nanoseconds, as the Parquet files of Spark do.
+        return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no shape in JSON")
