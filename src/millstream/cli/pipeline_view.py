@@ -76,6 +76,8 @@ def _drawn(snapshot: Snapshot, width: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from millstream.spark.pipeline.progress import lag_by_topic
+
     is_wide = width >= _WIDE_COLUMNS
     gap = (0, 1, 0, 0) if is_wide else (0, 0, 0, 0)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=gap)
@@ -93,7 +95,7 @@ def _drawn(snapshot: Snapshot, width: int) -> RenderableType:
         style="not bold",
     )
     parts: list[RenderableType] = [head, table]
-    lags = sorted(_lag_by_topic(snapshot).items())
+    lags = sorted(lag_by_topic(snapshot.get("queries", ())).items())
     if lags:
         parts.append(Text("lag  " + "  ".join(f"{topic} {rows:,}" for topic, rows in lags)))
     if snapshot.get("error"):
@@ -117,15 +119,6 @@ def _cells(query: Snapshot) -> list[str]:
         "-" if query["batch"] is None else f"{sum(query['lag'].values()):,}",
         state,
     ]
-
-
-def _lag_by_topic(snapshot: Snapshot) -> dict[str, int]:
-    """Of the query that is furthest behind."""
-    worst: dict[str, int] = {}
-    for query in snapshot.get("queries", ()):
-        for topic, rows in query["lag"].items():
-            worst[topic] = max(worst.get(topic, 0), rows)
-    return worst
 
 
 def _time(at_ms: int) -> str:

@@ -245,7 +245,7 @@ PIPELINE_UP = _gauge(
     "millstream_pipeline_up", "pipeline", "1 for a pipeline that runs and is heard of."
 )
 PIPELINE_ROWS_IN = _counter(
-    "millstream_pipeline_rows_in", "pipeline", "Rows that it has read in this run."
+    "millstream_pipeline_rows_in", "pipeline", "Rows that its sinks have read in this run."
 )
 PIPELINE_ROWS_OUT = _counter(
     "millstream_pipeline_rows_out", "pipeline", "Rows that it has put out in this run."
@@ -254,7 +254,9 @@ PIPELINE_BAD_ROWS = _counter(
     "millstream_pipeline_bad_rows", "pipeline", "Rows that it could not make sense of in this run."
 )
 PIPELINE_LAG = _gauge(
-    "millstream_pipeline_lag", "pipeline", "Records that are there and that it has not read."
+    "millstream_pipeline_lag",
+    "pipeline",
+    "Records that are there and that a sink of it has not read.",
 )
 
 # The process, by the names that all exporters use

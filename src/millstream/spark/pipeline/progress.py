@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,10 +152,19 @@ class PipelineProgress:
             "bad_rows": sum(each["rows_out"] for each in bad),
             "rows_in_per_s": round(sum(each["rows_in_per_s"] for each in sinks), 1),
             "rows_out_per_s": round(sum(each["rows_out_per_s"] for each in sinks), 1),
-            "lag": sum(sum(each["lag"].values()) for each in sinks),
+            "lag": sum(lag_by_topic(queries).values()),
             "error": self.error,
             "queries": queries,
         }
+
+
+def lag_by_topic(queries: Iterable[Snapshot]) -> dict[str, int]:
+    """Of the query that is furthest behind: several may read one topic."""
+    worst: dict[str, int] = {}
+    for query in queries:
+        for topic, rows in query["lag"].items():
+            worst[topic] = max(worst.get(topic, 0), rows)
+    return worst
 
 
 def state_now(snapshot: Snapshot, now_ms: int) -> str:

@@ -99,6 +99,23 @@ def test_bad_rows_are_those_of_the_dead_letter_query() -> None:
     assert (told["rows_in"], told["rows_out"], told["bad_rows"]) == (100, 90, 10)
 
 
+def test_lag_of_a_pipeline_is_that_of_the_sink_that_is_furthest_behind() -> None:
+    run = PipelineProgress(
+        pipeline="shop",
+        generation=1,
+        started_at=0,
+        file="shop.yaml",
+        host="h",
+        pid=1,
+        dead_letters="dead-letters",
+    )
+    for sink, read in (("table", 40), ("revenue", 70)):
+        query = run.queries[sink] = QueryProgress(sink, f"shop.{sink}")
+        query.read = {("orders", 0): read, ("clicks", 0): 5}
+        query.see_ends({("orders", 0): 100, ("clicks", 0): 7})
+    assert run.snapshot(0)["lag"] == 62
+
+
 @pytest.mark.parametrize(
     ("state", "age_ms", "expected"),
     [("running", 1000, "running"), ("running", 31_000, "gone"), ("stopped", 10**9, "stopped")],
