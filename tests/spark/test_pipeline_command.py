@@ -14,7 +14,9 @@ from typing import IO, Any
 import deltalake
 import pytest
 
+from millstream.client.kafka import Cluster
 from millstream.errors import PipelineBusy
+from millstream.settings.names import PIPELINES_TOPIC
 from millstream.spark.pipeline import checkpoint
 from millstream.spark.pipeline.declaration import read
 from tests.clients.broker_process import BrokerProcess, fixed_port
@@ -209,13 +211,19 @@ def test_reader_that_leaves_ends_the_run_after_its_batch(
     assert (told["state"], told["error"]) == ("stopped", None)
 
 
-def test_spark_that_does_not_start_is_told_without_a_traceback(java: None, tmp_path: Path) -> None:
+def test_spark_that_does_not_start_is_told_and_leaves_no_topics(
+    java: None, broker_of_its_own: BrokerProcess, tmp_path: Path
+) -> None:
+    address = broker_of_its_own.address
+    create_topic(address, "orders")
     path = tmp_path / "shop.yaml"
-    path.write_text(FILE.format(address="127.0.0.1:1").replace("local[2]", "nowhere"))
+    path.write_text(FILE.format(address=address).replace("local[2]", "nowhere"))
     done = subprocess.run(
-        command("validate", str(path)), capture_output=True, text=True, timeout=100, check=False
+        command("run", str(path)), capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 1
     assert "Master must either be" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("millstream: Spark does not start: Java has")
     assert "Traceback" not in done.stderr
+    with Cluster(address) as cluster:
+        assert set(cluster.partitions(None)) == {"orders", PIPELINES_TOPIC}

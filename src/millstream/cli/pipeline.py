@@ -72,12 +72,12 @@ def run(
         registry = Registry(cluster, clock)
         registry.create()
         generation = registry.generation(pipeline.name)
-        for topic in queries.written_topics(pipeline):
-            cluster.create_topic(topic, exist_ok=True)
         queries.check_topics(pipeline, cluster)
         session = open_session(pipeline.name, pipeline.spark, master)
         try:
             _analysed(pipeline, session)
+            for topic in queries.written_topics(pipeline):
+                cluster.create_topic(topic, exist_ok=True)
             is_live = is_drawn(pipeline) and not json
             with shown(is_live=is_live) as tell:
                 stop = threading.Event()
@@ -257,14 +257,14 @@ def _cluster(pipeline: Pipeline) -> Cluster:
 
 def _published(bootstrap: str | None) -> dict[str, dict[str, Any]]:
     from millstream.client.kafka import Cluster
-    from millstream.spark.pipeline.progress import state_now
+    from millstream.spark.pipeline.progress import as_of
     from millstream.spark.pipeline.registry import Registry
 
     clock = SystemClock()
     with Cluster(bootstrap or default_bootstrap(), timeout_s=_TIMEOUT_S) as cluster:
         found = Registry(cluster, clock).all()
     now_ms = clock.now_ms()
-    return {name: {**each, "state": state_now(each, now_ms)} for name, each in found.items()}
+    return {name: as_of(each, now_ms) for name, each in found.items()}
 
 
 def _row(snapshot: dict[str, Any]) -> list[object]:

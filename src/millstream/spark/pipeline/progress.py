@@ -18,6 +18,7 @@ SILENT_MS = 30_000
 """A pipeline that should run and was not heard of for so long is gone."""
 
 _WINDOW_MS = 10_000
+_AT_REST = {"rows_in_per_s": 0.0, "rows_out_per_s": 0.0}
 
 Report = Mapping[str, Any]
 Snapshot = dict[str, Any]
@@ -165,6 +166,12 @@ def lag_by_topic(queries: Iterable[Snapshot]) -> dict[str, int]:
         for topic, rows in query["lag"].items():
             worst[topic] = max(worst.get(topic, 0), rows)
     return worst
+
+
+def as_of(snapshot: Snapshot, now_ms: int) -> Snapshot:
+    """What a published snapshot stands for by now: one that does not run has no rates."""
+    state = state_now(snapshot, now_ms)
+    return {**snapshot, "state": state, **({} if state in LIVE else _AT_REST)}
 
 
 def state_now(snapshot: Snapshot, now_ms: int) -> str:

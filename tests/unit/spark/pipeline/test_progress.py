@@ -11,6 +11,7 @@ from millstream.spark.pipeline.progress import (
     PipelineProgress,
     QueryProgress,
     Rate,
+    as_of,
     state_now,
 )
 from millstream.spark.pipeline.runner import reason_of
@@ -124,6 +125,12 @@ def test_pipeline_that_claims_to_run_and_is_silent_is_gone(
     state: str, age_ms: int, expected: str
 ) -> None:
     assert state_now({"state": state, "at": 0}, age_ms) == expected
+
+
+@pytest.mark.parametrize(("age_ms", "expected"), [(1000, 7.0), (31_000, 0.0)])
+def test_pipeline_that_does_not_run_has_no_rate(age_ms: int, expected: float) -> None:
+    told = as_of({"state": "running", "at": 0, "rows_in_per_s": 7.0}, age_ms)
+    assert told["rows_in_per_s"] == expected
 
 
 def test_reason_of_a_failed_query_is_the_error_without_its_traceback() -> None:
