@@ -23,9 +23,8 @@ _LAST_WORDS_S = 1.0
 class LogWriter(logging.Handler):
     """Takes events from any thread."""
 
-    def __init__(self, stream: TextIO, formatter: logging.Formatter) -> None:
+    def __init__(self, stream: TextIO) -> None:
         super().__init__()
-        self.setFormatter(formatter)
         self._stream = stream
         self._waiting: deque[str] = deque()
         self._left_out = 0

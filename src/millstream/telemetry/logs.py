@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import stat
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -30,8 +32,9 @@ _PACKAGE = "millstream."
 def start_logging(settings: TelemetrySettings, stream: TextIO) -> None:
     """Write the log of this process to a stream from now on, and to nothing else."""
     is_text = settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
-    writer = LogWriter(stream, TextLines() if is_text else JsonLines())
-    logging.basicConfig(handlers=[writer], force=True)
+    handler = LogWriter(stream) if _can_stall(stream) else logging.StreamHandler(stream)
+    handler.setFormatter(TextLines() if is_text else JsonLines())
+    logging.basicConfig(handlers=[handler], force=True)
     # It tells of its own start and end, and of what strangers send; neither is our news.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     set_level(settings)
@@ -42,6 +45,14 @@ def set_level(settings: TelemetrySettings) -> None:
     logging.getLogger("millstream").setLevel(level)
     # Libraries tell of every frame when they are asked for details, which nobody has asked for.
     logging.getLogger().setLevel(max(level, logging.INFO))
+
+
+def _can_stall(stream: TextIO) -> bool:
+    """Whether it waits for a reader: all but files do, and of these nothing is lost in a crash."""
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 class TextLines(logging.Formatter):

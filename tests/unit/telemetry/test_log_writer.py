@@ -30,7 +30,7 @@ def test_events_are_written_in_their_order(
     pipe: tuple[io.TextIOWrapper, io.TextIOWrapper],
 ) -> None:
     reader, writer = pipe
-    log = LogWriter(writer, logging.Formatter())
+    log = LogWriter(writer)
     for number in range(1000):
         log.emit(event(str(number)))
     assert [int(reader.readline()) for _ in range(1000)] == list(range(1000))
@@ -40,7 +40,7 @@ def test_reader_that_stalls_holds_up_nobody_and_is_told_what_was_left_out(
     pipe: tuple[io.TextIOWrapper, io.TextIOWrapper],
 ) -> None:
     reader, writer = pipe
-    log = LogWriter(writer, logging.Formatter())
+    log = LogWriter(writer)
     total = 3 * MOST_WAITING
     for number in range(total):
         # More than a pipe takes, so that the thread is held up and this one is not.
@@ -66,7 +66,7 @@ class ClosedPipe(io.StringIO):
 
 
 def test_stream_that_is_closed_ends_nothing() -> None:
-    log = LogWriter(ClosedPipe(), logging.Formatter())
+    log = LogWriter(ClosedPipe())
     for _ in range(2):
         log.emit(event("unheard"))
         log.flush()

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.settings.loader import load
 from millstream.settings.telemetry import TelemetrySettings
 from millstream.storage.recovery import RecoveryReport
+from millstream.telemetry.log_writer import LogWriter
 from millstream.telemetry.logs import JsonLines, TextLines, set_level, start_logging
 from tests.fakes.wire_client import WireClient
 
@@ -41,14 +43,8 @@ def usual_logging() -> Iterator[None]:
     own.setLevel(levels[1])
 
 
-def written(stream: io.StringIO) -> str:
-    for handler in logging.getLogger().handlers:
-        handler.flush()
-    return stream.getvalue()
-
-
 def events(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in written(stream).splitlines()]
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def test_program_gets_the_names_and_values_of_an_event() -> None:
@@ -72,7 +68,7 @@ def test_person_gets_a_sentence() -> None:
     stream = Terminal()
     start_logging(TelemetrySettings(), stream)
     _log.info("topic %(topic)s is deleted", {"topic": "orders"})
-    line = written(stream)
+    line = stream.getvalue()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]{8}\.\d{3} INFO    topic orders is deleted\n", line)
 
 
@@ -97,8 +93,8 @@ def test_format_can_be_chosen(
 def test_name_of_a_client_makes_no_line_of_its_own(stream: io.StringIO) -> None:
     start_logging(TelemetrySettings(), stream)
     _log.info("%(client)s is here", {"client": "x\n2026-01-01 ERROR all is lost\x1b[2J"})
-    assert written(stream).count("\n") == 1
-    assert "\x1b" not in written(stream)
+    assert stream.getvalue().count("\n") == 1
+    assert "\x1b" not in stream.getvalue()
 
 
 def test_json_keeps_what_ends_a_line_for_some_readers_within_it() -> None:
@@ -106,7 +102,7 @@ def test_json_keeps_what_ends_a_line_for_some_readers_within_it() -> None:
     start_logging(TelemetrySettings(), stream)
     client = "a\u2028b\u0085c\u009b31m\x7f\udcff Grüße"
     _log.info("%(client)s has come", {"client": client})
-    assert written(stream)[:-1].isprintable()
+    assert stream.getvalue()[:-1].isprintable()
     [event] = events(stream)
     assert event["client"] == client
 
@@ -119,10 +115,24 @@ def test_defect_is_told_with_its_traceback() -> None:
             raise KeyError("lost")
         except KeyError:
             _log.exception("it failed")
-    assert "Traceback (most recent call last):\n" in written(people)
+    assert "Traceback (most recent call last):\n" in people.getvalue()
     [event] = events(programs)
     assert event["event"] == "it failed"
     assert event["traceback"].endswith("KeyError: 'lost'")
+
+
+def test_what_may_stall_is_written_by_a_thread_and_a_file_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w") as file:
+        start_logging(TelemetrySettings(), file)
+        _log.info("here")
+        assert "here" in (tmp_path / "log").read_text()
+    reading, writing = os.pipe()
+    with open(reading) as reader, open(writing, "w") as writer:
+        start_logging(TelemetrySettings(), writer)
+        [handler] = logging.getLogger().handlers
+        assert isinstance(handler, LogWriter)
+        _log.info("there")
+        assert "there" in reader.readline()
 
 
 def test_level_is_that_of_the_settings_also_when_they_change() -> None:
