@@ -12,13 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from millstream import __version__
-from millstream.cli import config, dlq, group, pipeline, queue, segment, topic
-from millstream.cli.bench import bench
-from millstream.cli.consume import consume
-from millstream.cli.doctor import doctor
-from millstream.cli.produce import produce
-from millstream.cli.replay import replay
-from millstream.cli.serve import serve
 from millstream.errors import (
     AnswerLost,
     BrokerNotReady,
@@ -44,23 +37,11 @@ _commands = typer.Typer(
         "Ctrl-C."
     ),
 )
-_commands.command()(serve)
-_commands.add_typer(topic.commands, name="topic")
-_commands.command()(produce)
-_commands.command()(consume)
-_commands.add_typer(group.commands, name="group")
-_commands.add_typer(queue.commands, name="queue")
-_commands.add_typer(dlq.commands, name="dlq")
-_commands.add_typer(segment.commands, name="segment")
-_commands.add_typer(config.commands, name="config")
-_commands.add_typer(pipeline.commands, name="pipeline")
-_commands.command()(replay)
-_commands.command()(bench)
-_commands.command()(doctor)
 
 
 def main() -> None:
     """Run one command. What a user can put right is one line, not a traceback."""
+    _add_commands(sys.argv[1:2])
     try:
         sys.exit(_commands(standalone_mode=False))
     except _ClickException as error:
@@ -71,6 +52,13 @@ def main() -> None:
         _fail(str(error), _code_of(error))
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), FAILED)
+
+
+def _add_commands(words: list[str]) -> None:
+    """The one that is wanted, if it is one: to load all of them takes longer than most take."""
+    for name, add in _ADD.items():
+        if name in words or not _ADD.keys() & words:
+            add()
 
 
 def _fail(line: str, code: int) -> None:
@@ -120,3 +108,98 @@ def _options(
     ] = False,
 ) -> None:
     """A durable message log that speaks the Kafka wire protocol."""
+
+
+def _add_serve() -> None:
+    from millstream.cli.serve import serve
+
+    _commands.command()(serve)
+
+
+def _add_topic() -> None:
+    from millstream.cli import topic
+
+    _commands.add_typer(topic.commands, name="topic")
+
+
+def _add_produce() -> None:
+    from millstream.cli.produce import produce
+
+    _commands.command()(produce)
+
+
+def _add_consume() -> None:
+    from millstream.cli.consume import consume
+
+    _commands.command()(consume)
+
+
+def _add_group() -> None:
+    from millstream.cli import group
+
+    _commands.add_typer(group.commands, name="group")
+
+
+def _add_queue() -> None:
+    from millstream.cli import queue
+
+    _commands.add_typer(queue.commands, name="queue")
+
+
+def _add_dlq() -> None:
+    from millstream.cli import dlq
+
+    _commands.add_typer(dlq.commands, name="dlq")
+
+
+def _add_segment() -> None:
+    from millstream.cli import segment
+
+    _commands.add_typer(segment.commands, name="segment")
+
+
+def _add_config() -> None:
+    from millstream.cli import config
+
+    _commands.add_typer(config.commands, name="config")
+
+
+def _add_pipeline() -> None:
+    from millstream.cli import pipeline
+
+    _commands.add_typer(pipeline.commands, name="pipeline")
+
+
+def _add_replay() -> None:
+    from millstream.cli.replay import replay
+
+    _commands.command()(replay)
+
+
+def _add_bench() -> None:
+    from millstream.cli.bench import bench
+
+    _commands.command()(bench)
+
+
+def _add_doctor() -> None:
+    from millstream.cli.doctor import doctor
+
+    _commands.command()(doctor)
+
+
+_ADD = {
+    "serve": _add_serve,
+    "topic": _add_topic,
+    "produce": _add_produce,
+    "consume": _add_consume,
+    "group": _add_group,
+    "queue": _add_queue,
+    "dlq": _add_dlq,
+    "segment": _add_segment,
+    "config": _add_config,
+    "pipeline": _add_pipeline,
+    "replay": _add_replay,
+    "bench": _add_bench,
+    "doctor": _add_doctor,
+}

@@ -401,7 +401,10 @@ def test_bad_limit_is_a_usage_error(limit: str) -> None:
 
 
 def test_command_line_starts_without_broker_and_client() -> None:
-    code = "import sys, millstream.cli; print(*(m for m in sys.modules if 'millstream.' in m))"
+    code = (
+        "import sys, millstream.cli; millstream.cli._add_commands([]);"
+        "print(*(m for m in sys.modules if 'millstream.' in m))"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     ).stdout.split()
