@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.spark.conftest import JAVA_OPTIONS
 
 PNG = b"\x89PNG\r\n"
 
@@ -23,6 +24,7 @@ def test_demo_runs_to_its_end_and_finds_every_row_once(java: None, tmp_path: Pat
     ran = subprocess.run(
         [sys.executable, "examples/demo/demo.py", *flags],
         cwd=ROOT,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": JAVA_OPTIONS},
         capture_output=True,
         text=True,
         check=False,
