@@ -83,8 +83,8 @@ def test_rate_of_a_long_batch_is_over_the_time_that_it_took() -> None:
     assert rate.per_second(100_000) == 0.0
 
 
-def test_bad_rows_are_those_of_the_dead_letter_query() -> None:
-    run = PipelineProgress(
+def new_run() -> PipelineProgress:
+    return PipelineProgress(
         pipeline="shop",
         generation=1,
         started_at=0,
@@ -93,6 +93,10 @@ def test_bad_rows_are_those_of_the_dead_letter_query() -> None:
         pid=1,
         dead_letters="dead-letters",
     )
+
+
+def test_bad_rows_are_those_of_the_dead_letter_query() -> None:
+    run = new_run()
     for sink, out in (("table", 90), ("dead-letters", 10)):
         run.queries[sink] = QueryProgress(sink, f"shop.{sink}")
         run.queries[sink].take(report(0, rows=100, out=out), 0)
@@ -101,15 +105,7 @@ def test_bad_rows_are_those_of_the_dead_letter_query() -> None:
 
 
 def test_lag_of_a_pipeline_is_that_of_the_sink_that_is_furthest_behind() -> None:
-    run = PipelineProgress(
-        pipeline="shop",
-        generation=1,
-        started_at=0,
-        file="shop.yaml",
-        host="h",
-        pid=1,
-        dead_letters="dead-letters",
-    )
+    run = new_run()
     for sink, read in (("table", 40), ("revenue", 70)):
         query = run.queries[sink] = QueryProgress(sink, f"shop.{sink}")
         query.read = {("orders", 0): read, ("clicks", 0): 5}
