@@ -11,22 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 
-from millstream.client.kafka import EARLIEST, LATEST, Cluster
+from millstream.client.kafka import LATEST, Cluster
 from millstream.clock import Clock
-from millstream.errors import UnknownTopic
-from millstream.records import Record, build, parse_header, records_of
-from millstream.records.batch import HEADER_BYTES
+from millstream.records import Record, build
 from millstream.spark.pipeline.progress import Place, Snapshot
+from millstream.spark.state_topic import StateTopic
 
 TOPIC = "__millstream_pipelines"
 
-_PLACE = (TOPIC, 0)
 _CONFIG = {
-    "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
-_RECORD_LIMIT_BYTES = 16 << 20
 
 
 class Registry:
@@ -34,20 +30,18 @@ class Registry:
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
+        self._topic = StateTopic(cluster, TOPIC, _CONFIG)
         self._clock = clock
 
     def create(self) -> None:
         """Make sure that the topic is there."""
-        try:
-            self._cluster.partitions([TOPIC])
-        except UnknownTopic:
-            self._cluster.create_topic(TOPIC, 1, _CONFIG, exist_ok=True)
+        self._topic.create()
 
     def publish(self, name: str, snapshot: Snapshot | None) -> None:
         """On disk when this returns. None forgets the pipeline."""
         value = None if snapshot is None else json.dumps(snapshot).encode()
         batch = build([Record(0, self._clock.now_ms(), name.encode(), value)])
-        self._cluster.produce(_PLACE, [bytes(batch)])
+        self._topic.append(bytes(batch))
 
     def all(self) -> dict[str, Snapshot]:
         """The last snapshot of every pipeline."""
@@ -72,23 +66,7 @@ class Registry:
         return self._cluster.offsets(places, LATEST, committed=True) if places else {}
 
     def _records(self) -> Iterator[Record]:
-        try:
-            self._cluster.partitions([TOPIC])
-        except UnknownTopic:
-            return
-        offset = self._cluster.offsets([_PLACE], EARLIEST)[_PLACE]
-        end = self._cluster.offsets([_PLACE], LATEST)[_PLACE]
-        while offset < end:
-            data = self._cluster.fetch(_PLACE, offset, max_wait_ms=0, committed=False).records
-            before = offset
-            for batch in _batches(data):
-                header = parse_header(batch)
-                if not header.is_control:
-                    yield from records_of(batch, limit_bytes=_RECORD_LIMIT_BYTES)
-                offset = header.next_offset
-            if offset == before:
-                # What was still there a moment ago has been compacted away.
-                return
+        return self._topic.records(*self._topic.bounds()) if self._topic.exists() else iter(())
 
 
 def _snapshot(name: str, told: bytes | None) -> Snapshot | None:
@@ -102,13 +80,3 @@ def _snapshot(name: str, told: bytes | None) -> Snapshot | None:
     if not all(isinstance(found.get(field), int) for field in ("at", "generation")):
         return None
     return {**found, "pipeline": name}
-
-
-def _batches(data: memoryview) -> Iterator[memoryview]:
-    position = 0
-    while position + HEADER_BYTES <= len(data):
-        size = parse_header(data[position:]).size_bytes
-        if position + size > len(data):
-            return
-        yield data[position : position + size]
-        position += size
