@@ -128,7 +128,8 @@ def test_compacted_topic_is_read_with_its_gaps(
         found = read_to(consumer, 299)
         assert {each.key: each.value for each in found} == newest
         assert [each.offset for each in found] == sorted({each.offset for each in found})
-        return len(found) < 100
+        # The segment that is written to stays whole, and has up to 130 of them.
+        return len(found) < 200
 
     eventually(is_compacted, "compaction")
     # A position inside a gap reads on after it.

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from millstream.cli import _commands
+from millstream.cli import _add_commands, _commands
 from millstream.spark.pipeline import session
 from millstream.spark.pipeline.declaration import parse
 from tests.clients.broker_process import BrokerProcess
@@ -32,6 +32,8 @@ _ORDERS = [
                 "at": f"2026-01-01T12:0{number}:00Z"}).encode()
     for number in range(4)
 ]  # fmt: skip
+
+_add_commands([])
 
 
 class Follower:
