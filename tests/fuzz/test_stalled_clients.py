@@ -77,6 +77,7 @@ def test_announced_requests_cost_what_is_sent_of_them(tmp_path: Path) -> None:
                     continue
                 except OSError:
                     pass  # it took too long
+        assert produce_median_s(broker.port, "other", times=20) < 1
+        # By now it has read what there was room for; a buffer that grows is there twice meanwhile.
         grown = own_memory_bytes(broker.pid) - before
         assert grown < limit + SLACK_BYTES, f"{grown / MIB:.0f} MiB"
-        assert produce_median_s(broker.port, "other", times=20) < 1
