@@ -33,9 +33,9 @@ demo: $(SPARK_READY) ## Run a shop's events through a broker and a Spark pipelin
 
 setup: $(DEV_READY) ## Set up everything for development in .venv
 
-test: $(DEV_READY) ## Run all tests but the torture
+test: $(DEV_READY) ## Run all tests but the torture, and those of tidiness, which check runs
 	@scripts/optional_tools.sh
-	@$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
+	@$(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy $(ARGS)
 
 torture: $(DEV_READY) ## Run the long crash tests
 	@scripts/optional_tools.sh

@@ -52,7 +52,14 @@ def run(
     )
 
 
-@pytest.mark.parametrize("names", [STORAGE, DOOR], ids=["storage", "door"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(STORAGE, id="storage"),
+        # A minute of brokers and clients, which other tests start as well.
+        pytest.param(DOOR, id="door", marks=pytest.mark.torture),
+    ],
+)
 def test_every_measure_is_reported_as_json_and_strict_exits_by_the_bars(
     tmp_path: Path, names: list[str]
 ) -> None:
