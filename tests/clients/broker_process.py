@@ -6,19 +6,16 @@ A broker that complains on stderr fails the test that used it: real clients give
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
-import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-ROOT = Path(__file__).parents[2]
-READY_S = 30.0
-STOP_S = 10.0
+from tests.fakes.child_process import ROOT, ChildProcess
+
+__all__ = ["ROOT", "BrokerProcess", "fixed_port"]
+
 # Ports that the system never gives to an outgoing connection. A client that tries again and again
 # to reach a broker that is down could otherwise be given the broker's port, and reach itself.
 FIXED_PORTS = range(20_000, 32_000)
@@ -60,7 +57,7 @@ class BrokerProcess:
         self._errors = home / "broker.err"
         self._errors.touch()
         self._seen_bytes = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -68,8 +65,8 @@ class BrokerProcess:
 
     def __exit__(self, *_: object) -> None:
         """Whatever became of it, it is gone."""
-        if self.is_running:
-            self.kill()
+        if self._process is not None:
+            self._process.kill()
 
     @property
     def address(self) -> str:
@@ -87,12 +84,16 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.is_running
 
     def start(self) -> None:
         """Start it, and wait until it says that it is ready."""
         self._process = self._begin()
-        ready = self._wait_until_ready(self._process)
+        try:
+            ready = self._wait_until_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
         addresses = dict(word.split("=", 1) for word in ready.split()[1:] if "=" in word)
         self.port = int(addresses["kafka"].rpartition(":")[2])
         if "http" in addresses:
@@ -106,40 +107,33 @@ class BrokerProcess:
     def start_and_kill(self, after_s: float) -> None:
         """Start it and kill it soon, most likely while it still recovers."""
         self._process = self._begin()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(after_s)
+        self._process.ends_within(after_s)
         self.kill()
 
-    def _begin(self) -> subprocess.Popen[bytes]:
+    def _begin(self) -> ChildProcess:
         assert not self.is_running
         with self._errors.open("ab") as errors:
-            return subprocess.Popen(
-                self._command(),
-                cwd=ROOT,
-                env=self._environment,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
+            return ChildProcess(*self._command(), env=self._environment, stderr=errors)
 
     def kill(self) -> None:
         """As `kill -9`."""
         assert self._process is not None
         self._process.kill()
-        self._collect(self._process)
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.signal(number)
 
     def stop(self) -> None:
-        """Ask it to end, which it does promptly and well."""
-        process = self._process
-        assert process is not None
-        assert process.poll() is None, f"the broker has ended by itself: {self._errors.read_text()}"
-        process.send_signal(signal.SIGTERM)
-        try:
-            self._collect(process)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            self._collect(process)
-            raise
-        assert process.returncode == 0, self._errors.read_text()
+        """Ask it to end, and wait until it has, as it should."""
+        assert self.is_running, f"the broker has ended by itself: {self._errors.read_text()}"
+        self.signal(signal.SIGTERM)
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it has ended, as it should."""
+        assert self._process is not None
+        assert self._process.finish().returncode == 0, self._errors.read_text()
 
     def restart(self) -> None:
         self.stop()
@@ -171,26 +165,13 @@ class BrokerProcess:
         words = [word for flag in flags.items() for word in flag]
         return [sys.executable, "-m", "millstream", "serve", *words]
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
-        assert process.stdout is not None
-        said = b""
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            if not select.select([process.stdout], [], [], deadline - time.monotonic())[0]:
-                break
-            chunk = os.read(process.stdout.fileno(), 65536)
-            said += chunk
-            ready = [line for line in said.decode().splitlines() if line.startswith("ready ")]
-            if ready and said.endswith(b"\n"):
-                return ready[0]
-            if not chunk:
-                break
-        process.kill()
-        self._collect(process)
-        raise AssertionError(f"not ready: {said.decode()}{self._errors.read_text()}")
-
-    def _collect(self, process: subprocess.Popen[bytes]) -> None:
-        process.communicate(timeout=STOP_S)
+    def _wait_until_ready(self, process: ChildProcess) -> str:
+        try:
+            while not (line := process.next_line()).startswith("ready "):
+                pass
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}\n{self._errors.read_text()}") from None
+        return line
 
 
 def fixed_port() -> int:
