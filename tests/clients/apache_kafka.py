@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 from millstream.client.kafka import Cluster
 from millstream.errors import Unavailable
+from tests.clients.broker_process import ROOT
 from tests.fakes.certificate import make_certificate
-from tests.fakes.child_process import ROOT, ChildProcess
-from tests.fakes.patience import wait_until
 
 USER, PASSWORD = "alice", "a-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+START_S = 90.0
+STOP_S = 30.0
 _CLUSTER_ID = "bWlsbHN0cmVhbS10ZXN0cw"
 _LOGIN = "org.apache.kafka.common.security"
 
@@ -55,30 +56,33 @@ class ApacheKafka:
         subprocess.run([*java, *format_it, *users], check=True, capture_output=True)
         self._log = home / "kafka.log"
         with self._log.open("wb") as log:
-            self._process = ChildProcess(
-                *(*java, "kafka.Kafka", str(settings)), stdout=log, stderr=subprocess.STDOUT
+            self._process = subprocess.Popen(
+                [*java, "kafka.Kafka", str(settings)], stdout=log, stderr=subprocess.STDOUT
             )
         try:
             self._wait_until_ready()
         except BaseException:
-            self._process.kill()
+            self.stop()
             raise
 
     def stop(self) -> None:
-        self._process.signal(signal.SIGTERM)
-        self._process.finish()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_S
         with Cluster(self.address, timeout_s=1.0) as cluster:
-            wait_until(lambda: self._answers(cluster), "Apache Kafka")
-
-    def _answers(self, cluster: Cluster) -> bool:
-        assert self._process.is_running, self._log.read_text()[-5000:]
-        try:
-            cluster.partitions()
-        except Unavailable:
-            return False
-        return True
+            while True:
+                try:
+                    cluster.partitions()
+                    return
+                except Unavailable:
+                    if self._process.poll() is not None or time.monotonic() > deadline:
+                        raise AssertionError(self._log.read_text()[-5000:]) from None
 
 
 def _settings(home: Path, plain: int, secure: int, controller: int) -> str:

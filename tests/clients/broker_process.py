@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Self
 
 from tests.fakes.child_process import ROOT, ChildProcess
+from tests.fakes.ports import fixed_port
 
 __all__ = ["ROOT", "BrokerProcess", "fixed_port"]
 
-# Ports that the system never gives to an outgoing connection. A client that tries again and again
-# to reach a broker that is down could otherwise be given the broker's port, and reach itself.
-FIXED_PORTS = range(20_000, 32_000)
 # Many tests send messages of long ago. A test that is slow would find them deleted, and the broker
 # warning of it.
 _UPKEEP = "log.retention.check.interval.ms"
@@ -28,9 +25,10 @@ _NO_UPKEEP = {"MILLSTREAM_STORAGE_LOG_RETENTION_CHECK_INTERVAL_MS": "3600000"}
 class BrokerProcess:
     """One data directory, and the process that serves it now, if any.
 
-    A `{port}` in the settings stands for the port that it is to have. Doors other than Kafka's are
-    closed, unless an address is given for them. Nothing is deleted or compacted, unless the
-    settings say how often to look for that.
+    It has ports of its own, to which it comes back, for each address whose port is 0. A `{port}` in
+    the settings stands for that of Kafka. Doors other than Kafka's are closed, unless an address is
+    given for them. Nothing is deleted or compacted, unless the settings say how often to look for
+    that.
     """
 
     def __init__(
@@ -45,14 +43,12 @@ class BrokerProcess:
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.data = home / "data"
-        self.port = port
-        self.http_port = 0
-        self._host = host
-        self._http = http
-        self.pylogstreams_port = 0
-        self._pylogstreams = pylogstreams
+        self.port = port or fixed_port()
+        self._kafka = f"{host}:{self.port}"
+        self._http = _with_port(http)
+        self._pylogstreams = _with_port(pylogstreams)
         self._config = home / "broker.toml"
-        self._config.write_text(settings.replace("{port}", str(port)))
+        self._config.write_text(settings.replace("{port}", str(self.port)))
         self._environment = os.environ | ({} if _UPKEEP in settings else _NO_UPKEEP)
         self._errors = home / "broker.err"
         self._errors.touch()
@@ -73,6 +69,14 @@ class BrokerProcess:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def http_port(self) -> int:
+        return _port_of(self._http)
+
+    @property
+    def pylogstreams_port(self) -> int:
+        return _port_of(self._pylogstreams)
+
+    @property
     def url(self) -> str:
         """Of its HTTP door."""
         return f"http://127.0.0.1:{self.http_port}"
@@ -90,19 +94,10 @@ class BrokerProcess:
         """Start it, and wait until it says that it is ready."""
         self._process = self._begin()
         try:
-            ready = self._wait_until_ready(self._process)
+            self._wait_until_ready(self._process)
         except BaseException:
             self.kill()
             raise
-        addresses = dict(word.split("=", 1) for word in ready.split()[1:] if "=" in word)
-        self.port = int(addresses["kafka"].rpartition(":")[2])
-        if "http" in addresses:
-            self.http_port = int(addresses["http"].rpartition(":")[2])
-            # It comes back to the port that its clients know.
-            self._http = addresses["http"]
-        if "pylogstreams" in addresses:
-            self.pylogstreams_port = int(addresses["pylogstreams"].rpartition(":")[2])
-            self._pylogstreams = addresses["pylogstreams"]
 
     def start_and_kill(self, after_s: float) -> None:
         """Start it and kill it soon, most likely while it still recovers."""
@@ -158,32 +153,26 @@ class BrokerProcess:
         flags = {
             "--data-dir": str(self.data),
             "--config": str(self._config),
-            "--kafka": f"{self._host}:{self.port}",
+            "--kafka": self._kafka,
             "--http": self._http,
             "--pylogstreams": self._pylogstreams,
         }
         words = [word for flag in flags.items() for word in flag]
         return [sys.executable, "-m", "millstream", "serve", *words]
 
-    def _wait_until_ready(self, process: ChildProcess) -> str:
+    def _wait_until_ready(self, process: ChildProcess) -> None:
         try:
-            while not (line := process.next_line()).startswith("ready "):
+            while not process.next_line().startswith("ready "):
                 pass
         except AssertionError as failure:
             raise AssertionError(f"{failure}\n{self._errors.read_text()}") from None
-        return line
 
 
-def fixed_port() -> int:
-    """A free port that a broker can come back to."""
-    start = os.getpid() * 7
-    for step in range(len(FIXED_PORTS)):
-        port = FIXED_PORTS[(start + step) % len(FIXED_PORTS)]
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no port is free")
+def _with_port(address: str) -> str:
+    """The address, with a port for a port of 0."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{fixed_port()}" if port == "0" else address
+
+
+def _port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])

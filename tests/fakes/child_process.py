@@ -163,8 +163,10 @@ class _PipeReader:
         self._cut = ""
         self._is_open = pipe is not None
         self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
         if pipe is not None:
-            threading.Thread(target=self._read, args=(pipe, on_line), daemon=True).start()
+            self._thread = threading.Thread(target=self._read, args=(pipe, on_line), daemon=True)
+            self._thread.start()
 
     def take(self) -> str | None:
         """Wait for the next line; None at the end of the pipe."""
@@ -178,8 +180,10 @@ class _PipeReader:
 
     def join(self) -> bool:
         """Wait for the end of the pipe."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._is_open, HANG_S)
+        if self._thread is None:
+            return True
+        self._thread.join(HANG_S)
+        return not self._thread.is_alive()
 
     def rest(self) -> str:
         return self._joined(self._lines[self._taken :])

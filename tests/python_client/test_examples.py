@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.client import connect
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.child_process import ROOT, ChildProcess
 from tests.fakes.patience import HANG_S
+from tests.fakes.patient_client import connect
 
 # What each demonstration says.
 SAID = {

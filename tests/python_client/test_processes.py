@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 
-from millstream.client import connect
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.child_process import ChildProcess
 from tests.fakes.patience import wait_until
+from tests.fakes.patient_client import connect
 from tests.python_client.conftest import StartBroker
 
 
