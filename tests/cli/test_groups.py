@@ -52,7 +52,7 @@ def test_group_is_moved_and_deleted(cli: Command, topic: str) -> None:
 
 def test_two_consumers_share_a_topic(broker: BrokerProcess, cli: Command, topic: str) -> None:
     cli.output("topic", "create", topic, "-p", "4")
-    with Cluster(broker.address) as cluster, _consumer(cli, topic) as first:
+    with Cluster(broker.address, timeout_s=HANG_S) as cluster, _consumer(cli, topic) as first:
         with _consumer(cli, topic) as second:
             _await_shares(cluster, topic, [2, 2])
             [shape] = cli.objects("group", "describe", topic)

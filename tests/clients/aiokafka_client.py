@@ -15,7 +15,6 @@ from aiokafka.errors import KafkaError, ProducerFenced, for_code
 from aiokafka.structs import OffsetAndMetadata
 
 from tests.clients.client_shape import (
-    DEADLINE_S,
     POLL_S,
     PRODUCER_FENCED,
     Committed,
@@ -23,6 +22,7 @@ from tests.clients.client_shape import (
     Place,
     Refused,
 )
+from tests.fakes.patience import HANG_S
 
 _T = TypeVar("_T")
 
@@ -46,12 +46,12 @@ class _LoopThread:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(DEADLINE_S)
+        self._thread.join(HANG_S)
         self._loop.close()
 
 
 async def _within_deadline(work: Coroutine[Any, Any, _T]) -> _T:
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(HANG_S):
         return await work
 
 

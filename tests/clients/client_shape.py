@@ -6,11 +6,11 @@ what is tested is the client as its users have it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-DEADLINE_S = 30.0
+from tests.fakes.patience import wait_until
+
 # Long enough to be no busy loop, and short enough to cost nothing.
 POLL_S = 0.1
 # What every adapter says where a client was fenced, whichever way the client tells it.
@@ -206,11 +206,9 @@ class Patient:
             return []
 
 
-def eventually(condition: Callable[[], bool], what: str, *, within_s: float = DEADLINE_S) -> None:
+def eventually(condition: Callable[[], bool], what: str) -> None:
     """Wait until something holds. The condition is to wait a little itself, as a poll does."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
+    wait_until(condition, what, pause_s=0)
 
 
 def read(consumer: Pollable, count: int) -> list[Message]:

@@ -27,7 +27,6 @@ from confluent_kafka.admin import (
 )
 
 from tests.clients.client_shape import (
-    DEADLINE_S,
     POLL_S,
     PRODUCER_FENCED,
     Committed,
@@ -35,6 +34,7 @@ from tests.clients.client_shape import (
     Place,
     Refused,
 )
+from tests.fakes.patience import HANG_S
 
 _OFFSET_INVALID = -1001
 # librdkafka says on stderr when a connection ends, which tests bring about on purpose.
@@ -70,18 +70,18 @@ class ConfluentProducer:
         self._producer.poll(0)
 
     def flush(self) -> list[int]:
-        assert self._producer.flush(DEADLINE_S) == 0
+        assert self._producer.flush(HANG_S) == 0
         sent, self._sent = self._sent, []
         return [future.result(0) for future in sent]
 
     def close(self) -> None:
-        self._producer.flush(DEADLINE_S)
+        self._producer.flush(HANG_S)
 
 
 class ConfluentTransactionalProducer(ConfluentProducer):
     def __init__(self, config: dict[str, Any]) -> None:
         super().__init__(config)
-        self._call(self._producer.init_transactions, DEADLINE_S)
+        self._call(self._producer.init_transactions, HANG_S)
 
     def begin(self) -> None:
         self._call(self._producer.begin_transaction)
@@ -91,7 +91,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             self.send(message)
             if number % _MANY == 0:
                 # Its queue holds only so many.
-                assert self._producer.flush(DEADLINE_S) == 0
+                assert self._producer.flush(HANG_S) == 0
 
     def flush(self) -> list[int]:
         try:
@@ -109,14 +109,14 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self._call(self._producer.send_offsets_to_transaction, places, membership)
 
     def commit(self) -> None:
-        self._call(self._producer.commit_transaction, DEADLINE_S)
+        self._call(self._producer.commit_transaction, HANG_S)
 
     def abort(self) -> None:
-        self._call(self._producer.abort_transaction, DEADLINE_S)
+        self._call(self._producer.abort_transaction, HANG_S)
 
     def _call(self, call: Callable[..., None], *arguments: Any) -> None:
         """Again for as long as the client says that this would help."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + HANG_S
         while True:
             try:
                 return call(*arguments)
@@ -156,7 +156,7 @@ class ConfluentConsumer:
                 raise Refused(each.error.code(), str(each.error))
 
     def committed(self, place: Place) -> Committed | None:
-        (found,) = self._consumer.committed([TopicPartition(*place)], DEADLINE_S)
+        (found,) = self._consumer.committed([TopicPartition(*place)], HANG_S)
         if found.offset == _OFFSET_INVALID:
             return None
         return Committed(found.offset, found.metadata or "")
@@ -168,13 +168,13 @@ class ConfluentConsumer:
         return self._consumer.consumer_group_metadata()
 
     def bounds(self, place: Place) -> tuple[int, int]:
-        bounds = self._consumer.get_watermark_offsets(TopicPartition(*place), DEADLINE_S)
+        bounds = self._consumer.get_watermark_offsets(TopicPartition(*place), HANG_S)
         assert bounds is not None
         return bounds
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
         asked = [TopicPartition(*place, timestamp_ms)]
-        (found,) = self._consumer.offsets_for_times(asked, DEADLINE_S)
+        (found,) = self._consumer.offsets_for_times(asked, HANG_S)
         return found.offset if found.offset >= 0 else None
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class ConfluentAdmin:
         _wait(self.raw.delete_topics([topic]))
 
     def topics(self) -> dict[str, int]:
-        listed = self.raw.list_topics(timeout=DEADLINE_S).topics
+        listed = self.raw.list_topics(timeout=HANG_S).topics
         return {name: len(topic.partitions) for name, topic in listed.items()}
 
     def configs(self, topic: str) -> dict[str, str | None]:
@@ -218,7 +218,7 @@ class ConfluentAdmin:
         return int(deleted.low_watermark)
 
     def groups(self) -> set[str]:
-        listed = self.raw.list_consumer_groups(request_timeout=DEADLINE_S).result()
+        listed = self.raw.list_consumer_groups(request_timeout=HANG_S).result()
         assert listed.errors == []
         return {each.group_id for each in listed.valid}
 
@@ -234,7 +234,7 @@ class ConfluentAdmin:
         return {(each.topic, each.partition): each.offset for each in found.topic_partitions}
 
     def brokers(self) -> list[tuple[int, str, int]]:
-        cluster = self.raw.describe_cluster(request_timeout=DEADLINE_S).result()
+        cluster = self.raw.describe_cluster(request_timeout=HANG_S).result()
         return [(node.id, node.host, node.port) for node in cluster.nodes]
 
     def close(self) -> None:
@@ -358,7 +358,7 @@ def _wait(futures: Any) -> Any:
     """The answer to a question about one thing."""
     (future,) = futures.values()
     try:
-        return future.result(DEADLINE_S)
+        return future.result(HANG_S)
     except KafkaException as error:
         raise _refused(error) from error
 
@@ -374,7 +374,7 @@ def _refused_by(error: KafkaError) -> Refused:
 
 def wait_for_assignment(consumer: ConfluentConsumer, count: int) -> None:
     """Poll, for records that are not there, until so many partitions are assigned."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + HANG_S
     while len(consumer.assignment()) != count:
         assert consumer.poll() == []
         assert time.monotonic() < deadline, f"has {consumer.assignment()}"

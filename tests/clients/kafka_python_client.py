@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.clients.client_shape import DEADLINE_S, POLL_S, Committed, Message, Place, Refused
+from tests.clients.client_shape import POLL_S, Committed, Message, Place, Refused
+from tests.fakes.patience import HANG_S
 
 with warnings.catch_warnings():
     # It reads its resources in a way that Python 3.11 no longer likes.
@@ -40,12 +41,12 @@ class KafkaPythonProducer:
     def flush(self) -> list[int]:
         sent, self._sent = self._sent, []
         try:
-            return [future.get(DEADLINE_S).offset for future in sent]
+            return [future.get(HANG_S).offset for future in sent]
         except KafkaError as error:
             raise _refused(error) from error
 
     def close(self) -> None:
-        self._producer.close(DEADLINE_S)
+        self._producer.close(HANG_S)
 
 
 class KafkaPythonTransactionalProducer(KafkaPythonProducer):

@@ -24,7 +24,6 @@ from confluent_kafka.admin import (
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_kinds import CREATING_READERS, GROUP_DELETERS, with_clients
 from tests.clients.client_shape import (
-    DEADLINE_S,
     Client,
     Committed,
     Message,
@@ -37,6 +36,7 @@ from tests.clients.client_shape import (
 )
 from tests.clients.confluent_client import Confluent
 from tests.clients.conftest import SETTINGS, StartBroker
+from tests.fakes.patience import HANG_S
 
 UNKNOWN_TOPIC = 3
 INVALID_TOPIC = 17
@@ -233,7 +233,7 @@ def test_settings_are_changed_one_by_one(broker: BrokerProcess, name: str) -> No
         entry = ConfigEntry(setting, value, incremental_operation=operation)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
         (future,) = admin.raw.incremental_alter_configs([resource]).values()
-        future.result(DEADLINE_S)
+        future.result(HANG_S)
 
     change("cleanup.policy", AlterConfigOpType.APPEND, "compact")
     assert set((admin.configs(name)["cleanup.policy"] or "").split(",")) == {"delete", "compact"}
@@ -248,12 +248,12 @@ def test_checks_alone_change_nothing(broker: BrokerProcess, name: str) -> None:
     admin = Confluent().admin(broker.address)
     new = NewTopic(name, 3, 1)
     (future,) = admin.raw.create_topics([new], validate_only=True).values()
-    future.result(DEADLINE_S)
+    future.result(HANG_S)
     assert name not in admin.topics()
     admin.create(name, partitions=1)
     more = NewPartitions(name, 4)
     (widened,) = admin.raw.create_partitions([more], validate_only=True).values()
-    widened.result(DEADLINE_S)
+    widened.result(HANG_S)
     assert admin.topics()[name] == 1
 
 
@@ -271,7 +271,7 @@ def test_offsets_are_listed_by_every_specification(broker: BrokerProcess, name: 
 
     def listed(spec: OffsetSpec) -> int:
         (future,) = admin.raw.list_offsets({TopicPartition(name, 0): spec}).values()
-        return int(future.result(DEADLINE_S).offset)
+        return int(future.result(HANG_S).offset)
 
     assert listed(specs.earliest()) == 0
     assert listed(specs.latest()) == 3
@@ -284,7 +284,7 @@ def test_topics_and_cluster_are_described(broker: BrokerProcess, name: str) -> N
     admin = Confluent().admin(broker.address)
     admin.create(name, partitions=2)
     (future,) = admin.raw.describe_topics(TopicCollection([name])).values()
-    topic = future.result(DEADLINE_S)
+    topic = future.result(HANG_S)
     assert topic.name == name
     assert not topic.is_internal
     partitions: list[TopicPartitionInfo] = topic.partitions
@@ -292,11 +292,11 @@ def test_topics_and_cluster_are_described(broker: BrokerProcess, name: str) -> N
         (0, 0, 1),
         (1, 0, 1),
     ]
-    cluster = admin.raw.describe_cluster(request_timeout=DEADLINE_S).result()
+    cluster = admin.raw.describe_cluster(request_timeout=HANG_S).result()
     assert cluster.cluster_id
     assert cluster.controller.id == 0
     (future,) = admin.raw.describe_configs([ConfigResource(ResourceType.BROKER, "0")]).values()
-    assert future.result(DEADLINE_S)
+    assert future.result(HANG_S)
 
 
 def test_offsets_of_an_empty_group_are_altered(broker: BrokerProcess, name: str) -> None:
@@ -305,7 +305,7 @@ def test_offsets_of_an_empty_group_are_altered(broker: BrokerProcess, name: str)
     admin = client.admin(broker.address)
     wanted = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 6)])
     (future,) = admin.raw.alter_consumer_group_offsets([wanted]).values()
-    future.result(DEADLINE_S)
+    future.result(HANG_S)
     assert admin.group_offsets(name) == {(name, 0): 6}
     member = client.consumer(broker.address, group=name)
     member.subscribe([name])
@@ -313,7 +313,7 @@ def test_offsets_of_an_empty_group_are_altered(broker: BrokerProcess, name: str)
     member.close()
     asked = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0)])
     (found,) = admin.raw.list_consumer_group_offsets([asked]).values()
-    assert [each.offset for each in found.result(DEADLINE_S).topic_partitions] == [6]
+    assert [each.offset for each in found.result(HANG_S).topic_partitions] == [6]
 
 
 def test_retention_waits_for_the_groups_that_a_topic_names(

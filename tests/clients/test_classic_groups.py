@@ -27,8 +27,9 @@ from tests.clients.stored_batches import generation_of
 PARTITIONS = 6
 EACH = 20
 ROUND = PARTITIONS * EACH
-SESSION_MS = 6000
-SHORT_SESSION_MS = 1000
+SESSION_MS = 60_000
+# Of members that die, which the group is to miss soon.
+SHORT_SESSION_MS = 6000
 GROUP_NOT_EMPTY = 68
 GROUP_UNKNOWN = 69
 

@@ -26,7 +26,7 @@ EACH = 20
 MANY = 16
 ROUND = PARTITIONS * EACH
 CLIENT = Confluent()
-SESSION_MS = 6000
+SESSION_MS = 60_000
 UNSUPPORTED_ASSIGNOR = 112
 # librdkafka's own code for an error after which a client is of no more use.
 FATAL = -150

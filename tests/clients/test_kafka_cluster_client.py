@@ -36,6 +36,7 @@ from tests.clients.apache_kafka import MECHANISMS, PASSWORD, USER, ApacheKafka, 
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_shape import eventually
 from tests.clients.conftest import StartBroker
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of
 
 # Apache Kafka takes no records of the future, and soon deletes those of long ago.
@@ -63,7 +64,7 @@ def address(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def cluster(address: str) -> Iterator[Cluster]:
-    with Cluster(address) as client:
+    with Cluster(address, timeout_s=HANG_S) as client:
         yield client
 
 
@@ -275,7 +276,7 @@ def test_broker_that_is_killed_again_and_again_takes_every_batch_once(
 ) -> None:
     broker = start_broker()
     count, size = 400, 10
-    with Cluster(broker.address) as cluster:
+    with Cluster(broker.address, timeout_s=HANG_S) as cluster:
         cluster.create_topic(name)
         place = (name, 0)
         identity = cluster.transactions.init(name, 10 * MINUTE_MS)
@@ -299,7 +300,7 @@ def test_broker_that_is_killed_again_and_again_takes_every_batch_once(
 
 def test_reader_goes_on_after_a_broker_was_killed(start_broker: StartBroker, name: str) -> None:
     broker = start_broker()
-    with Cluster(broker.address) as cluster:
+    with Cluster(broker.address, timeout_s=HANG_S) as cluster:
         cluster.create_topic(name)
         place = (name, 0)
         cluster.produce(place, [numbered(first, 10) for first in range(0, 1000, 10)])

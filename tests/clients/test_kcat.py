@@ -13,9 +13,9 @@ from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_shape import Message, produce, read_all
 from tests.clients.confluent_client import Confluent
 from tests.clients.stored_batches import batches_of
+from tests.fakes.patience import HANG_S
 
 KCAT = shutil.which("kcat")
-END_S = 30.0
 TIME_MS = 1_700_000_000_000
 
 pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
@@ -28,7 +28,7 @@ def kcat(broker: BrokerProcess, *arguments: str, stdin: str | None = None) -> st
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
         text=True,
-        timeout=END_S,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,10 +10,11 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.client_shape import DEADLINE_S, eventually
+from tests.clients.client_shape import eventually
 from tests.clients.confluent_client import Confluent
 from tests.clients.kafka_python_client import KafkaPython, KafkaPythonAdmin
 from tests.clients.transaction_content import numbered, run, transactional
+from tests.fakes.patience import HANG_S
 
 with warnings.catch_warnings():
     # It reads its resources in a way that Python 3.11 no longer likes.
@@ -126,7 +127,7 @@ def test_latest_offset_depends_on_the_isolation_level(broker: BrokerProcess, nam
         spec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = ours.list_offsets({place: spec}, isolation_level=IsolationLevel[level.upper()])
         told = theirs.raw.list_partition_offsets({same_place: -1}, isolation_level=level)
-        return {asked[place].result(DEADLINE_S).offset, told[same_place].offset}
+        return {asked[place].result(HANG_S).offset, told[same_place].offset}
 
     with transactional(Confluent(), broker.address, name) as producer:
         run(producer, numbered(name, range(3)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S
 
 # What a worker says, with a count of records.
 MOMENTS = ("open", "ending", "committed")
@@ -36,27 +36,21 @@ class Notices:
             self._last = worker, what
             self._changed.notify_all()
 
-    def wait_for_records(self, count: int, *, within_s: float) -> None:
+    def wait_for_records(self, count: int) -> None:
         """Until so many more are known to be committed."""
-        wanted = self.records["committed"] + count
-        self._wait(lambda: self.records["committed"] >= wanted, f"{count} records", within_s)
-
-    def wait_for_moment(self, what: str, *, within_s: float) -> str:
-        """Until a worker says that; which one it is."""
-        self._wait(lambda: self._last[1] == what, what, within_s, is_fresh=True)
-        return self._last[0]
-
-    def _wait(
-        self, condition: Callable[[], bool], what: str, within_s: float, *, is_fresh: bool = False
-    ) -> None:
-        deadline = time.monotonic() + within_s
         with self._changed:
-            if is_fresh:
-                self._last = ("", "")
-            while not condition():
-                left_s = deadline - time.monotonic()
-                assert left_s > 0, f"no {what} within {within_s} s; {self.troubles[-5:]}"
-                self._changed.wait(left_s)
+            wanted = self.records["committed"] + count
+            self._wait(lambda: self.records["committed"] >= wanted, f"{count} records")
+
+    def wait_for_moment(self, what: str) -> str:
+        """Until a worker says that; which one it is."""
+        with self._changed:
+            self._last = ("", "")
+            self._wait(lambda: self._last[1] == what, what)
+            return self._last[0]
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        assert self._changed.wait_for(condition, HANG_S), f"no {what}; {self.troubles[-5:]}"
 
 
 class RemoteTransformer:

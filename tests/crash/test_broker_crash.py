@@ -83,7 +83,7 @@ class Load:
             member.poll()
             return self.acks >= wanted
 
-        eventually(are_enough, f"{count} acknowledgements", within_s=60)
+        eventually(are_enough, f"{count} acknowledgements")
 
     def finish_producing(self) -> list[int]:
         """Wait until all that was sent is acknowledged; how much that is in each partition."""
@@ -154,7 +154,6 @@ def prove_reading(load: Load, ends: list[int]) -> None:
         assert [place for member in members for place in member.repeated] == []
 
 
-@pytest.mark.timeout(240)
 def test_broker_killed_under_load_loses_and_repeats_nothing(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path / "broker", cycles=20, seed=1)
 

@@ -56,7 +56,7 @@ class Churn:
     def step(self) -> None:
         """Let some records through, then do something to the group or to the broker."""
         wanted = len(self._feeding.acked) + self._random.randint(1, MAX_ACKS)
-        eventually(lambda: self._reaches(wanted), f"{wanted} acknowledgements", within_s=60)
+        eventually(lambda: self._reaches(wanted), f"{wanted} acknowledgements")
         chance = self._random.random()
         if chance < 0.35 and len(self.members) < MAX_MEMBERS:
             self.join()
@@ -122,7 +122,6 @@ def churn(path: Path, *, steps: int, seed: int) -> None:
         assert broker.complaints() == []
 
 
-@pytest.mark.timeout(240)
 def test_group_outlives_its_members_and_its_broker(tmp_path: Path) -> None:
     churn(tmp_path / "broker", steps=8, seed=1)
 

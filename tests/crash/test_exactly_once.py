@@ -32,7 +32,6 @@ SPARE_RECORDS = 100
 EARLY_SHARE = 0.1
 # Up to so long after the moment that was waited for.
 MAX_DELAY_S = 0.02
-PATIENCE_S = 60.0
 END = b"the end"
 SETTINGS = """
 [groups]
@@ -76,13 +75,13 @@ class Mill:
         """Let some records through, then kill somebody who is in the middle of something."""
         count = self._random.randint(1, MAX_RECORDS)
         self._pour(count + SPARE_RECORDS)
-        self.notices.wait_for_records(count, within_s=PATIENCE_S)
+        self.notices.wait_for_records(count)
         # Still on their way when the broker is killed, some of them.
         self._pour(SPARE_RECORDS)
         moment = self._random.choice(MOMENTS)
         is_worker = self._random.random() < 0.5
         delay_s = self._random.choice([0.0, self._random.random() * MAX_DELAY_S])
-        worker = self.notices.wait_for_moment(moment, within_s=PATIENCE_S)
+        worker = self.notices.wait_for_moment(moment)
         time.sleep(delay_s)
         if is_worker:
             self._workers[worker].kill_and_restart()
@@ -102,7 +101,7 @@ class Mill:
             time.sleep(0.1)
             return self._admin.group_offsets(INPUT) == wanted
 
-        eventually(are_committed, f"commits of {wanted}", within_s=2 * PATIENCE_S)
+        eventually(are_committed, f"commits of {wanted}")
         for worker in self._workers.values():
             worker.finish()
         # Nobody reads on, and nothing has changed since.
@@ -170,7 +169,6 @@ def kill_again_and_again(path: Path, *, kind: str, cycles: int, seed: int) -> No
 kinds = pytest.mark.parametrize("kind", ["confluent", "confluent-consumer", "aiokafka"])
 
 
-@pytest.mark.timeout(300)
 @kinds
 def test_transformed_records_come_out_exactly_once(tmp_path: Path, kind: str) -> None:
     kill_again_and_again(tmp_path / "broker", kind=kind, cycles=10, seed=1)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import until
+from tests.fakes.patience import HANG_S
 
 QUEUE = "/topics/work/subscriptions/s"
 RECEIVERS = 4
@@ -34,7 +35,7 @@ class Load:
     def __init__(self, broker: BrokerProcess, seed: int) -> None:
         self.broker = broker
         self.random = Random(seed)
-        self.web = httpx.AsyncClient(base_url=broker.url, timeout=10)
+        self.web = httpx.AsyncClient(base_url=broker.url, timeout=HANG_S)
         self.stored: set[str] = set()
         """Ids of messages that were surely stored."""
         self.acked: set[str] = set()
@@ -112,12 +113,9 @@ class Load:
         return len(self.acked) >= wanted
 
     async def _until_all_is_done(self) -> None:
-        described: dict[str, Any] = {}
-        for _ in range(1200):
-            described = (await self.web.get(QUEUE)).json()
-            if not described["backlog"]:
-                break
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(HANG_S):
+            while (described := (await self.web.get(QUEUE)).json())["backlog"]:
+                pass
         names = ("backlog", "lost", "dead", "in_flight")
         assert [described[name] for name in names] == [0, 0, 0, 0]
 
@@ -143,7 +141,6 @@ async def kill_again_and_again(broker: BrokerProcess, seed: int) -> None:
     assert len(load.acked) > CYCLES
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(1, 10))]
 )

@@ -29,8 +29,7 @@ from millstream.errors import (
     UnknownTopic,
 )
 from millstream.testing import AsyncBroker, Broker, Message
-
-PATIENCE_S = 20.0
+from tests.fakes.patience import HANG_S
 
 
 def send(broker: Broker, topic: str, *values: str) -> None:
@@ -38,7 +37,7 @@ def send(broker: Broker, topic: str, *values: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(HANG_S) == 0
 
 
 def values(broker: Broker, topic: str) -> list[bytes | None]:
@@ -56,7 +55,7 @@ def test_broker_holds_what_clients_and_tests_put_into_it() -> None:
         expected = Message(b"a", b"k", (("h", b"v"),), 1, 0, message.timestamp_ms)
         assert message == expected
         assert values(broker, "greetings") == [b"hello"]
-        answer = httpx.get(f"{broker.http_url}/topics/orders")
+        answer = httpx.get(f"{broker.http_url}/topics/orders", timeout=HANG_S)
         assert answer.json()["name"] == "orders"
         with pytest.raises(AlreadyExists):
             broker.create_topic("orders")
@@ -74,7 +73,7 @@ def test_dashboard_of_a_broker_in_memory_is_served(caplog: pytest.LogCaptureFixt
         views = ("overview", "topics", "groups", "queues", "pipelines", "connections")
         for view in views:
             address = f"{broker.http_url}/api/events?view={view}"
-            with httpx.stream("GET", address, timeout=PATIENCE_S) as answer:
+            with httpx.stream("GET", address, timeout=HANG_S) as answer:
                 assert f"event: {view}" in answer.iter_lines()
     assert caplog.records == []
 
@@ -90,7 +89,7 @@ def test_brokers_live_side_by_side() -> None:
 
 def test_broker_leaves_nothing_behind_and_touches_nothing_of_its_process() -> None:
     with Broker() as broker:  # What is imported late is there from now on.
-        httpx.get(broker.http_url)
+        httpx.get(broker.http_url, timeout=HANG_S)
     gc.collect()  # What other tests have left goes now, and not while this one counts.
     files = len(os.listdir("/proc/self/fd"))
     threads = set(threading.enumerate())
@@ -103,7 +102,7 @@ def test_broker_leaves_nothing_behind_and_touches_nothing_of_its_process() -> No
     before = settings_of_the_process()
     with Broker() as broker:
         send(broker, "orders", "one")
-        assert httpx.get(broker.http_url).status_code == 200
+        assert httpx.get(broker.http_url, timeout=HANG_S).status_code == 200
         assert settings_of_the_process() == before
     assert settings_of_the_process() == before
     assert set(threading.enumerate()) == threads
@@ -188,17 +187,21 @@ def test_process_that_dies_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
     with Broker(isolated=True, directory=tmp_path) as broker:
         failures: list[BaseException] = []
 
+        begun = threading.Event()
+
         def wait() -> None:
+            begun.set()
             try:
-                broker.messages("orders", at_least=1)
+                broker.messages("orders", at_least=1, timeout_s=HANG_S)
             except BrokerProcessFailed as failure:
                 failures.append(failure)
 
         waiting = threading.Thread(target=wait)
         waiting.start()
+        begun.wait()
         broker.topics()
         broker.kill()
-        waiting.join(PATIENCE_S)
+        waiting.join(HANG_S)
         assert [str(each) for each in failures] == [
             "the process of the broker has failed: it has ended; its stderr may say more"
         ]
@@ -219,7 +222,9 @@ def test_async_broker_serves_clients_on_the_loop_of_the_test() -> None:
                 received = [(await consumer.getone()).value for _ in range(2)]
                 await consumer.commit()
             assert received == [b"one", b"two"]
-            assert [m.value for m in await broker.messages("orders", at_least=2)] == received
+            assert [
+                m.value for m in await broker.messages("orders", at_least=2, timeout_s=HANG_S)
+            ] == received
             assert await broker.end_offsets("orders") == {0: 2}
             assert await broker.committed("g") == {("orders", 0): 2}
             await broker.restart()

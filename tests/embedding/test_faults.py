@@ -18,8 +18,7 @@ from confluent_kafka.admin import AdminClient
 from millstream.client.kafka.error_codes import NONE
 from millstream.errors import InvalidSetting, NotFound, TimedOut
 from millstream.testing import Broker
-
-PATIENCE_S = 20.0
+from tests.fakes.patience import HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def sent(broker: Broker, *values: str, topic: str = "orders", **options: Any) ->
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **options})
     for value in values:
         producer.produce(topic, value, on_delivery=report)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(HANG_S) == 0
     return reports
 
 
@@ -90,7 +89,7 @@ def test_delayed_request_is_carried_out_when_its_time_has_come(broker: Broker) -
     assert not reports
     assert values(broker) == []
     broker.clock.advance(seconds=3600)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(HANG_S) == 0
     assert reports == [None]
     assert values(broker) == [b"one"]
 
@@ -154,7 +153,7 @@ def test_disconnect_before_the_work_stores_nothing_twice(broker: Broker) -> None
     assert values(broker) == [b"one"]
 
 
-def consumed(consumer: Consumer, wanted: int, timeout_s: float = PATIENCE_S) -> list[bytes]:
+def consumed(consumer: Consumer, wanted: int, timeout_s: float = HANG_S) -> list[bytes]:
     found = consumer.consume(wanted, timeout_s)
     assert all(message.error() is None for message in found), [m.error() for m in found]
     return sorted(message.value() or b"" for message in found)
@@ -180,7 +179,7 @@ def test_stalled_partition_holds_up_no_other(broker: Broker) -> None:
         assert producer.flush(0.3) == 1
         assert broker.end_offsets("orders") == {0: 1, 1: 1}
         stall.release()
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(HANG_S) == 0
         assert consumed(consumer, 2) == [b"stuck", b"waits"]
 
 
@@ -193,7 +192,7 @@ def test_fetch_is_refused_for_the_partition_that_has_the_fault(broker: Broker) -
     )
     with closing(reader(broker, 0, 1)) as consumer:
         assert consumed(consumer, 1) == [b"p1"]
-        refusing.wait(2)
+        refusing.wait(2, timeout_s=HANG_S)
         assert consumed(consumer, 1, 0.2) == []
         refusing.remove()
         assert consumed(consumer, 1) == [b"p0"]
@@ -218,10 +217,10 @@ def test_metadata_tell_of_a_topic_without_a_leader(broker: Broker) -> None:
         broker.create_topic(topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     with broker.faults.refuse("Metadata", error="LEADER_NOT_AVAILABLE", topic="orders"):
-        told = admin.list_topics(timeout=PATIENCE_S).topics
+        told = admin.list_topics(timeout=HANG_S).topics
         assert told["orders"].error == KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
         assert told["payments"].error is None
-        told = admin.list_topics("orders", timeout=PATIENCE_S).topics
+        told = admin.list_topics("orders", timeout=HANG_S).topics
         assert told["orders"].error == KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
 
 
@@ -252,9 +251,9 @@ def test_fault_that_is_cleared_lets_go(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     fault = broker.faults.delay("Produce", seconds=3600)
     producer.produce("orders", "one")
-    fault.wait()
+    fault.wait(timeout_s=HANG_S)
     broker.faults.clear()
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(HANG_S) == 0
     assert fault.hits == 1
 
 
@@ -287,7 +286,7 @@ def test_broker_stops_while_requests_are_held_and_clients_are_ignored() -> None:
             producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
             producer.produce(topic, "one")
             producers.append(producer)
-            fault.wait()
+            fault.wait(timeout_s=HANG_S)
     assert set(threading.enumerate()) == threads
     for producer in producers:
         producer.purge()

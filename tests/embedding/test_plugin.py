@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.fakes.patience import HANG_S
+
 IDLE = """
 import sys
 
@@ -44,7 +46,7 @@ def run(home: Path, *words: str, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG_S,
         check=False,
     )
     return done.stdout + done.stderr

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Producer
 
 from millstream.testing import Broker
+from tests.fakes.patience import HANG_S
 
 PARTITIONS = 3
 ROUNDS = 25
 BURST = 20
-PATIENCE_S = 60.0
 
 
 def bring_about_a_fault(broker: Broker, random: Random) -> None:
@@ -65,7 +65,7 @@ def test_idempotent_producer_weathers_a_storm_of_faults(seed: int) -> None:
             if random.random() < 0.3:
                 broker.faults.clear()
         broker.faults.clear()
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(HANG_S) == 0
         assert not failed
         stored: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
         for message in broker.messages("orders"):

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from millstream.errors import InvalidSetting
 from millstream.testing import Broker
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect
 
-PATIENCE_S = 20.0
 HOUR_S = 3600.0
 
 
@@ -43,7 +43,7 @@ def test_member_that_has_died_is_replaced_after_its_session(broker: Broker, name
     first = Consumer(settings)
     first.subscribe([name])
     broker.produce(name, "one")
-    assert first.consume(1, PATIENCE_S)
+    assert first.consume(1, HANG_S)
     with broker.faults.disconnect("LeaveGroup"):
         # Nobody hears of its end.
         first.close()
@@ -52,7 +52,7 @@ def test_member_that_has_died_is_replaced_after_its_session(broker: Broker, name
         assert second.consume(1, 0.5) == []
         broker.clock.advance(seconds=46)
         broker.produce(name, "two")
-        assert second.consume(1, PATIENCE_S)[0].value() == b"two"
+        assert second.consume(1, HANG_S)[0].value() == b"two"
 
 
 def test_transaction_that_takes_too_long_is_aborted(broker: Broker, name: str) -> None:
@@ -64,13 +64,13 @@ def test_transaction_that_takes_too_long_is_aborted(broker: Broker, name: str) -
             "transaction.timeout.ms": 60_000,
         }
     )
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(HANG_S)
     producer.begin_transaction()
     producer.produce(name, "half of a transfer")
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(HANG_S) == 0
     broker.clock.advance(seconds=61)
     with pytest.raises(KafkaException, match=r"fenced|PRODUCER"):
-        producer.commit_transaction(PATIENCE_S)
+        producer.commit_transaction(HANG_S)
     assert broker.messages(name) == []
     # The message, and the marker that says that it does not count.
     assert broker.end_offsets(name) == {0: 2}
@@ -82,7 +82,7 @@ def test_delayed_message_is_delivered_when_its_time_has_come(broker: Broker, nam
         client.send(name, b"remind me", deliver_after=HOUR_S)
         assert queue.receive(timeout_s=0.2) is None
         broker.clock.advance(seconds=HOUR_S + 1)
-        message = queue.receive(timeout_s=PATIENCE_S)
+        message = queue.receive(timeout_s=HANG_S)
         assert message is not None
         assert message.value == b"remind me"
 

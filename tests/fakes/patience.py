@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 
 HANG_S = 300.0
+# The limit of a client that is to give up: enough for some attempts, also on a busy machine.
+IMPATIENT_S = 2.0
 _PAUSE_S = 0.02
 
 

@@ -14,6 +14,8 @@ from typing import Any, Self
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from tests.fakes.patience import HANG_S
+
 Frame = dict[str, Any]
 
 
@@ -110,7 +112,7 @@ class ScriptedBroker:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait for what nobody tells of."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while True:
             if is_so():
                 return

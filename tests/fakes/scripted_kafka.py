@@ -51,6 +51,7 @@ from millstream.protocol.messages.metadata import (
 from millstream.protocol.notation import Struct
 from millstream.records import assign_offset
 from millstream.records.batch import parse_header
+from tests.fakes.patience import HANG_S
 from tests.fakes.request_header import has_flexible_response, parse_request_header
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 1, 2, 3, 10, 18
@@ -158,7 +159,7 @@ class ScriptedBroker:
     def wait_for(self, api_key: int, *, count: int) -> None:
         """Until it has seen so many requests."""
         with self._heard:
-            assert self._heard.wait_for(lambda: len(self.requests(api_key)) >= count, 10)
+            assert self._heard.wait_for(lambda: len(self.requests(api_key)) >= count, HANG_S)
 
     def stop(self) -> None:
         if self._is_stopped:
@@ -170,7 +171,7 @@ class ScriptedBroker:
         for each in list(self._open):
             _hang_up(each)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(HANG_S)
             assert not thread.is_alive()
 
     def _accept(self) -> None:

@@ -22,7 +22,8 @@ from millstream.settings.kafka import KafkaSettings
 from millstream.settings.loader import Settings
 from millstream.settings.topics import TopicSettings
 from tests.fakes.direct_transport import DirectTransport
-from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.open_door import OpenDoor, open_door, run, until
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, records_in
 from tests.fakes.wire_client import WireClient
 from tests.fuzz.mutations import LAST_MUTATIONS, MUTATIONS, truncate
@@ -99,11 +100,7 @@ async def _is_healthy(opened: OpenDoor) -> None:
 
 async def _nothing_is_left(opened: OpenDoor) -> None:
     """Nothing remembers a connection, once the disk is done with what it was asked for."""
-    for _ in range(500):
-        if not _connections():
-            break
-        await asyncio.sleep(0.01)
-    assert not _connections()
+    await until(lambda: not _connections())
     assert not opened.door.connections
     assert not opened.door.pool.holders
     assert not opened.door.pool.is_tight
@@ -154,7 +151,6 @@ async def _attack_directly(
     return answers
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_inputs_of_all_kinds_leave_the_broker_as_it_was(
     share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,7 +178,7 @@ def test_inputs_of_all_kinds_leave_the_broker_as_it_was(
             assert answers > DIRECT_INPUTS / 4, "too few inputs were worth an answer"
             assert grown < GROWTH_BYTES, f"{grown} bytes more than after the first quarter"
 
-    run(main(), timeout_s=280)
+    run(main(), timeout_s=HANG_S)
 
 
 async def _attack_by_socket(opened: OpenDoor, attack: Attack, witness: LogWitness) -> int:
@@ -202,7 +198,7 @@ async def _attack_by_socket(opened: OpenDoor, attack: Attack, witness: LogWitnes
             await client.send(data)
         if manner == 1:
             client.half_close()
-            await asyncio.wait_for(client.ended(), 10)
+            await asyncio.wait_for(client.ended(), HANG_S)
         if manner == 2:
             client.abort()
     except ConnectionError:
@@ -211,7 +207,6 @@ async def _attack_by_socket(opened: OpenDoor, attack: Attack, witness: LogWitnes
     return len(inputs)
 
 
-@pytest.mark.timeout(300)
 def test_inputs_over_real_sockets_leave_the_broker_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,10 +227,9 @@ def test_inputs_over_real_sockets_leave_the_broker_as_it_was(
                 assert all(peer.startswith("127.0.0.1:") for peer in witness.closed)
                 assert len(witness.closed) > 100
 
-    run(main(), timeout_s=280)
+    run(main(), timeout_s=HANG_S)
 
 
-@pytest.mark.timeout(300)
 def test_slow_loris_keeps_nobody_out(tmp_path: Path) -> None:
     async def main() -> None:
         attack = Attack(SEED + SHARES + 1)
@@ -254,7 +248,7 @@ def test_slow_loris_keeps_nobody_out(tmp_path: Path) -> None:
                 await _nothing_is_left(opened)
                 witness.check()
 
-    run(main(), timeout_s=280)
+    run(main(), timeout_s=HANG_S)
 
 
 async def _is_healthy_again(opened: OpenDoor) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -29,7 +30,7 @@ def http_broker(shared_http_broker: BrokerProcess) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def web(http_broker: BrokerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=http_broker.url, timeout=30) as client:
+    with httpx.Client(base_url=http_broker.url, timeout=HANG_S) as client:
         yield client
 
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 
 def create(web: httpx.Client, topic: str, **more: Any) -> Any:
@@ -203,7 +204,7 @@ def test_commits_of_one_request_are_made_together_or_not_at_all(
 def test_topics_can_be_kept_from_deletion_and_creation(tmp_path: Path) -> None:
     settings = "[topics]\ndelete.topic.enable = false\nauto.create.topics.enable = false\n"
     with BrokerProcess(tmp_path, settings=settings, http="127.0.0.1:0") as broker:
-        with httpx.Client(base_url=broker.url, timeout=30) as web:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:
             create(web, "t")
             assert web.delete("/topics/t").status_code == 422
             assert web.get("/topics/t").status_code == 200

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.fakes.open_door import run, until
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import StreamingDoor, streaming_door
 
 LONG_MS = 600_000
@@ -31,7 +32,7 @@ def test_long_poll_of_a_deleted_topic_ends_with_a_problem(
     async def main() -> None:
         async with (
             streaming_door(tmp_path, long_poll_max_ms=LONG_MS) as door,
-            httpx.AsyncClient(base_url=door.url, timeout=60) as web,
+            httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web,
         ):
             await door.topic("t", partitions=partitions)
             (await web.put("/topics/t/subscriptions/s")).raise_for_status()
@@ -60,7 +61,7 @@ def test_long_poll_outlasts_the_deletion_of_other_topics(tmp_path: Path) -> None
     async def main() -> None:
         async with (
             streaming_door(tmp_path, long_poll_max_ms=LONG_MS) as door,
-            httpx.AsyncClient(base_url=door.url, timeout=60) as web,
+            httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web,
         ):
             await door.topic("t")
             await door.topic("other")
@@ -79,7 +80,7 @@ def test_events_of_a_deleted_topic_end_with_an_error(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             streaming_door(tmp_path) as door,
-            httpx.AsyncClient(base_url=door.url, timeout=60) as web,
+            httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web,
         ):
             await door.topic("t", partitions=2)
             async with web.stream("GET", "/topics/t/stream") as events:

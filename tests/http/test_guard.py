@@ -14,6 +14,7 @@ from millstream.settings.http import HttpSettings
 from millstream.settings.loader import load
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import socket_client
 
 PROBLEM = "application/problem+json"
@@ -115,7 +116,7 @@ def test_page_of_another_site_may_not_write(method: str) -> None:
 def test_refusal_says_what_to_set(http_broker: BrokerProcess) -> None:
     stranger = {"host": "evil.example"}
     for verb, path in (("GET", "/topics"), ("POST", "/topics/t/messages"), ("GET", "/docs")):
-        answer = httpx.request(verb, http_broker.url + path, headers=stranger, timeout=30)
+        answer = httpx.request(verb, http_broker.url + path, headers=stranger, timeout=HANG_S)
         assert (answer.status_code, answer.headers["content-type"]) == (403, PROBLEM)
         assert "http.allowed.hosts = 'evil.example'" in answer.json()["detail"]
 

@@ -14,6 +14,7 @@ from millstream.broker.groups import GroupCoordinator
 from millstream.gateways.http.context import Context
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run, until
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import StreamingDoor, streaming_door
 
 JSON = {"content-type": "application/json"}
@@ -158,15 +159,18 @@ def context_of(door: StreamingDoor) -> Context:
 
 def test_stalled_bodies_wait_for_room_and_are_given_up(tmp_path: Path) -> None:
     async def main() -> None:
-        limits = {"request_buffered_max_bytes": 1_000_000, "body_timeout_s": 1}
+        limits = {"request_buffered_max_bytes": 1_000_000, "body_timeout_s": 3}
         async with streaming_door(tmp_path, **limits) as door:
+            async with httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web:
+                # The first request takes long: it loads the code that serves it.
+                assert (await web.post("/topics/t/messages", json={"value": "x"})).is_success
             some = b"x" * 500_000
             raw = b"application/octet-stream"
             stalled = [await begin_a_body(door, 600_000, some, raw) for _ in range(3)]
             stalled.append(await begin_a_body(door, 600_000, some, b"application/x-ndjson"))
             stalled.append(await begin_a_body(door, 100, b"x", raw))
             # Small ones have room as ever.
-            async with httpx.AsyncClient(base_url=door.url, timeout=30) as web:
+            async with httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web:
                 assert (await web.post("/topics/t/messages", json={"value": "x"})).is_success
             assert context_of(door).body_room.free_bytes == 400_000
             statuses = []
@@ -223,7 +227,7 @@ def test_reading_at_a_cursor_keeps_it(tmp_path: Path, monkeypatch: pytest.Monkey
     async def main() -> None:
         async with (
             streaming_door(tmp_path) as door,
-            httpx.AsyncClient(base_url=door.url, timeout=30) as web,
+            httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web,
         ):
             await web.post("/topics/t/messages", json=[{"data": "a"}, {"data": "b"}])
             await web.post("/topics/t/messages/0/ack", params={"consumer_id": "c"})
@@ -248,7 +252,7 @@ def test_topics_of_the_seeds_routes_have_one_partition(tmp_path: Path) -> None:
     settings = "[topics]\nnum.partitions = 3\n"
     with (
         BrokerProcess(tmp_path, settings=settings, http="127.0.0.1:0") as broker,
-        httpx.Client(base_url=broker.url, timeout=30) as web,
+        httpx.Client(base_url=broker.url, timeout=HANG_S) as web,
     ):
         for number in range(3):
             told = web.post("/topics/fast", json={"message": f"m{number}"}).json()

@@ -17,6 +17,7 @@ from websockets.frames import Frame, Opcode
 
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run, until
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import SocketClient, StreamingDoor, socket_client, streaming_door
 
 PROBLEM = "application/problem+json"
@@ -28,7 +29,7 @@ UPGRADE = (
 
 def answer_to(port: int, request: bytes) -> tuple[int, dict[str, Any]]:
     """What is answered to somebody who sends and waits for the end."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.sendall(request)
         return told(_all(connection))
 
@@ -57,7 +58,7 @@ def _all(connection: socket.socket) -> bytes:
 def test_headers_over_the_limit_are_refused(
     http_broker: BrokerProcess, headers: dict[str, str]
 ) -> None:
-    answer = httpx.get(f"{http_broker.url}/health", headers=headers, timeout=30)
+    answer = httpx.get(f"{http_broker.url}/health", headers=headers, timeout=HANG_S)
     assert (answer.status_code, answer.headers["content-type"]) == (431, PROBLEM)
     assert answer.headers["connection"] == "close"
     assert "http.request.header.max.bytes" in answer.json()["detail"]
@@ -71,7 +72,7 @@ def test_long_path_is_refused_as_headers_are(http_broker: BrokerProcess) -> None
 
 def test_headers_that_never_end_are_refused_while_they_come(http_broker: BrokerProcess) -> None:
     port = http_broker.http_port
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG_S) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nx: ")
         try:
             for _ in range(1000):
@@ -98,7 +99,9 @@ def test_head_after_a_large_body_in_one_stream_of_bytes_is_taken(
         b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
     )
     last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", http_broker.http_port), timeout=30) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", http_broker.http_port), timeout=HANG_S
+    ) as connection:
         connection.sendall(post * 3 + last)
         assert _all(connection).count(b"HTTP/1.1 200 OK") == 4
 
@@ -150,7 +153,7 @@ def test_one_connection_too_many_is_told_and_closed(tmp_path: Path) -> None:
     async def main() -> None:
         async with streaming_door(tmp_path, max_connections=2) as door:
             async with door.client() as client, httpx.AsyncClient(base_url=door.url) as web:
-                assert (await web.get("/health", timeout=30)).status_code == 200
+                assert (await web.get("/health", timeout=HANG_S)).status_code == 200
                 # Whether it asks for something or not.
                 for request in (b"GET /health HTTP/1.1\r\n\r\n", b""):
                     async with connected(door) as (reader, writer):

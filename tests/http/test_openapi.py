@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 CHECKS = [
     not_a_server_error,
@@ -126,12 +127,11 @@ def test_people_can_read_it(web: httpx.Client) -> None:
     assert web.get("/docs").status_code == 200
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")
 def test_made_up_requests_find_no_defect(tmp_path: Path) -> None:
     config = "[http]\nhttp.long.poll.max.ms = 5\n"
     with BrokerProcess(tmp_path, settings=config, http="127.0.0.1:0") as broker:
-        with httpx.Client(base_url=broker.url, timeout=30) as web:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:
             some = [{"value": str(n), "key": str(n)} for n in range(20)]
             web.post("/topics/0/messages", json=some).raise_for_status()
             web.put("/topics/0/subscriptions/0", json={}).raise_for_status()
@@ -161,6 +161,6 @@ def _try(operation: Any, mode: GenerationMode) -> None:
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def attempt(case: Any) -> None:
-        case.call_and_validate(checks=CHECKS, timeout=30)
+        case.call_and_validate(checks=CHECKS, timeout=HANG_S)
 
     attempt()

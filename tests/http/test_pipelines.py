@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.http.conftest import ANY_PORT
 
 TOPIC = "__millstream_pipelines"
@@ -23,7 +24,7 @@ def alone(tmp_path: Path) -> Iterator[httpx.Client]:
     """A client of a broker that no other test uses: there is one topic for all pipelines."""
     with (
         BrokerProcess(tmp_path, http=ANY_PORT) as broker,
-        httpx.Client(base_url=broker.url, timeout=30) as web,
+        httpx.Client(base_url=broker.url, timeout=HANG_S) as web,
     ):
         yield web
         broker.stop()

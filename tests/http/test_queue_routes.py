@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 SOON: dict[str, Any] = {"max_deliveries": 2, "redelivery_min_ms": 0, "redelivery_max_ms": 0}
 
@@ -217,14 +218,14 @@ def test_one_that_needs_a_consumer_says_so(web: httpx.Client, name: str) -> None
 
 def test_acknowledged_stays_so_after_kill_9(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, http="127.0.0.1:0") as broker:
-        with httpx.Client(base_url=broker.url, timeout=30) as web:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:
             queue = Queue(web, "t")
             queue.send(*map(str, range(10)))
             queue.send("delayed", deliver_after=1500)
             received = queue.receive()
             assert queue.post("ack", message_ids=ids(received[:4])).status_code == 200
         broker.kill_and_restart()
-        with httpx.Client(base_url=broker.url, timeout=30) as web:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:
             queue = Queue(web, "t")
             left: list[dict[str, Any]] = []
             while len(left) < 7:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 
 def fill(web: httpx.Client, topic: str, count: int, **more: Any) -> None:
@@ -143,12 +144,12 @@ def test_unknown_topic_is_not_created_by_reading(web: httpx.Client, name: str) -
 
 
 def test_long_poll_is_answered_when_a_message_comes(http_broker: BrokerProcess, name: str) -> None:
-    with httpx.Client(base_url=http_broker.url, timeout=30) as web:
+    with httpx.Client(base_url=http_broker.url, timeout=HANG_S) as web:
         fill(web, name, 1)
         answers: list[Any] = []
 
         def wait() -> None:
-            with httpx.Client(base_url=http_broker.url, timeout=30) as other:
+            with httpx.Client(base_url=http_broker.url, timeout=HANG_S) as other:
                 answers.append(read(other, name, offset=1, wait_ms=20_000))
 
         waiting = threading.Thread(target=wait)
@@ -169,9 +170,10 @@ def test_client_that_hangs_up_while_it_waits_leaves_nothing_behind(
     http_broker: BrokerProcess, web: httpx.Client, name: str
 ) -> None:
     fill(web, name, 1)
+    hasty_limits = httpx.Timeout(HANG_S, read=0.1)
     for _ in range(3):
         with (
-            httpx.Client(base_url=http_broker.url, timeout=0.1) as hasty,
+            httpx.Client(base_url=http_broker.url, timeout=hasty_limits) as hasty,
             pytest.raises(httpx.ReadTimeout),
         ):
             hasty.get(f"/topics/{name}/messages", params={"offset": 1, "wait_ms": 20_000})

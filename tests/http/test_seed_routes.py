@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 
 class MiniPulsarConsumer:
@@ -107,11 +108,11 @@ def test_cursor_walks_through_all_partitions(web: httpx.Client, name: str) -> No
 
 def test_cursor_survives_kill_9(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, http="127.0.0.1:0") as broker:
-        with httpx.Client(base_url=broker.url, timeout=30) as web:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:
             ids = [send(web, "t", str(n)) for n in range(10)]
             MiniPulsarConsumer(web, "t", "c").acknowledge(ids[6])
         broker.kill_and_restart()
-        with httpx.Client(base_url=broker.url, timeout=30) as web:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:
             assert drain(MiniPulsarConsumer(web, "t", "c")) == ["7", "8", "9"]
         broker.stop()
 
@@ -123,11 +124,11 @@ def test_cursor_is_a_group_of_kafka(
     MiniPulsarConsumer(web, name, name).acknowledge(ids[2])
     admin = AdminClient({"bootstrap.servers": http_broker.address})
     [future] = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]).values()
-    [position] = future.result(timeout=10).topic_partitions
+    [position] = future.result(timeout=HANG_S).topic_partitions
     assert (position.topic, position.offset) == (name, 3)
     moved = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 1)])
     [altered] = admin.alter_consumer_group_offsets([moved]).values()
-    altered.result(timeout=10)
+    altered.result(timeout=HANG_S)
     message = MiniPulsarConsumer(web, name, name).receive()
     assert message is not None
     assert message["data"] == "1"

@@ -14,6 +14,7 @@ from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import SocketClient, client_of, socket_client, streaming_door
 
 _MIB = 1 << 20
@@ -95,7 +96,7 @@ def test_stalled_event_streams_cost_little_and_get_everything_later(tmp_path: Pa
     async def numbers_of_events(reader: asyncio.StreamReader, count: int) -> list[int]:
         found: list[int] = []
         while len(found) < count:
-            line = await asyncio.wait_for(reader.readline(), 20)
+            line = await asyncio.wait_for(reader.readline(), HANG_S)
             if line.startswith(b"id: 0:"):
                 found.append(int(line[6:]))
         return found

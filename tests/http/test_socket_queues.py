@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import SocketClient, client_of
 
 
@@ -107,7 +108,7 @@ def test_dead_letters_are_looked_at_and_sent_back_as_over_http(
                 pass
             told = await client.result("dead_letters", **of, limit=2)
             path = f"/topics/{topic}/subscriptions/work/dlq"
-            async with httpx.AsyncClient(base_url=broker.url, timeout=30) as web:
+            async with httpx.AsyncClient(base_url=broker.url, timeout=HANG_S) as web:
                 assert told == (await web.get(path, params={"limit": 2})).json()
             assert [each["reason"] for each in told["messages"]] == ["no good"] * 2
             offset = told["next_offsets"]["0"]

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import SocketClient, client_of
 
 Script = Callable[[SocketClient], Awaitable[None]]
@@ -455,12 +456,9 @@ def test_gone_client_leaves_no_subscription_and_others_go_on(
             other.connection.transport.abort()
         # An exclusive one is free for the next as soon as the broker has noticed.
         async with client_of(broker) as next_one:
-            for _ in range(1000):
-                if "result" in await next_one.ask("queue", topic=topic, name="q"):
-                    break
-                await asyncio.sleep(0.01)
-            else:
-                raise AssertionError("it is not free")
+            async with asyncio.timeout(HANG_S):
+                while "result" not in await next_one.ask("queue", topic=topic, name="q"):
+                    pass
         await client.say(op="send", topic=topic, value="x")
         assert values(await client.messages(1)) == ["x"]
 

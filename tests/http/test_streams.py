@@ -21,9 +21,8 @@ from millstream.gateways.http.tail import Tails
 from millstream.settings.http import HttpSettings
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import open_door, run
+from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import socket_client
-
-PATIENCE_S = 20.0
 
 
 class Event(NamedTuple):
@@ -40,7 +39,7 @@ class EventStream:
         self._lines = response.aiter_lines()
 
     async def events(self, wanted: int) -> list[Event]:
-        return await asyncio.wait_for(self._events(wanted), PATIENCE_S)
+        return await asyncio.wait_for(self._events(wanted), HANG_S)
 
     async def _events(self, wanted: int) -> list[Event]:
         found: list[Event] = []
@@ -74,7 +73,7 @@ async def stream(
 ) -> AsyncIterator[EventStream]:
     headers = {} if last is None else {"Last-Event-ID": last}
     async with (
-        httpx.AsyncClient(base_url=broker.url, timeout=PATIENCE_S) as client,
+        httpx.AsyncClient(base_url=broker.url, timeout=HANG_S) as client,
         client.stream(
             "GET", f"/topics/{topic}/stream", params=query or {}, headers=headers
         ) as response,

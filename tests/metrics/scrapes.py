@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fakes.patience import HANG_S
+
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 """A name, and its labels in the order of their names."""
 
@@ -31,7 +33,7 @@ class Web:
     """An HTTP client that knows what it has asked."""
 
     def __init__(self, url: str) -> None:
-        self.client = httpx.Client(base_url=url, timeout=30)
+        self.client = httpx.Client(base_url=url, timeout=HANG_S)
         self.asked: Counter[tuple[str, int]] = Counter()
         """By group of routes and status code."""
 

@@ -22,6 +22,7 @@ from millstream.protocol.messages.offset_commit import (
 )
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.keyed_log import keyed_batch
+from tests.fakes.patience import wait_until
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import (
     FETCH_VERSION,
@@ -240,11 +241,15 @@ class Workload:
         return group
 
     def until(self, holds: Callable[[dict[Sample, float]], bool]) -> dict[Sample, float]:
-        for _ in range(600):
-            found = self.web.scrape()
-            if holds(found):
-                return found
-        raise AssertionError("it did not happen")
+        found: dict[Sample, float] = {}
+
+        def does_hold() -> bool:
+            found.clear()
+            found.update(self.web.scrape())
+            return holds(found)
+
+        wait_until(does_hold, "the values")
+        return found
 
 
 @pytest.fixture

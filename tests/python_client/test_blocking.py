@@ -16,13 +16,14 @@ from millstream.client.queues import AsyncQueues
 from millstream.client.topics import AsyncTopics
 from millstream.errors import ClientClosed, NotFound, UnknownTopic, Unreachable
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect
 
 
 def take(subscription: Subscription, count: int) -> list[Message]:
     messages: list[Message] = []
     for _ in range(count):
-        message = subscription.receive(timeout_s=10)
+        message = subscription.receive(timeout_s=HANG_S)
         assert message is not None, f"only {messages}"
         messages.append(message)
     return messages
@@ -133,7 +134,7 @@ def test_many_threads_share_a_connection(broker: BrokerProcess, name: str) -> No
         subscription = connection.subscribe(name)
         sent = list(threads.map(lambda n: connection.send(name, f"{n}"), range(1000)))
         assert sorted(each.offset for each in sent) == list(range(1000))
-        received = list(threads.map(lambda _: subscription.receive(timeout_s=30), range(1000)))
+        received = list(threads.map(lambda _: subscription.receive(timeout_s=HANG_S), range(1000)))
     assert sorted(int(each.text) for each in received if each) == list(range(1000))
 
 
@@ -147,7 +148,7 @@ def test_close_ends_the_thread_and_who_waits(broker: BrokerProcess, name: str) -
         while not subscription._subscription._waiting:
             threading.Event().wait(0.001)
         connection.close()
-        assert waiting.result(timeout=10) == []
+        assert waiting.result(timeout=HANG_S) == []
     connection.close()
     subscription.close()
     assert threading.active_count() == before

@@ -11,13 +11,14 @@ from millstream.client import AsyncConnection, AsyncMessage, AsyncSubscription
 from millstream.client.queues import QueueDescription
 from millstream.errors import Conflict, NotFound
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect_async
 
 
 async def take(subscription: AsyncSubscription, count: int) -> list[AsyncMessage]:
     messages: list[AsyncMessage] = []
     for _ in range(count):
-        message = await subscription.receive(timeout_s=10)
+        message = await subscription.receive(timeout_s=HANG_S)
         assert message is not None, f"only {messages}"
         messages.append(message)
     return messages
@@ -27,7 +28,7 @@ async def until_described(
     client: AsyncConnection, topic: str, is_so: Callable[[QueueDescription], bool]
 ) -> None:
     """Wait until the queue `q` of a topic is as it should be."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         while True:
             if is_so(await client.queues.describe(topic, "q")):
                 return
@@ -119,18 +120,19 @@ def test_nack_brings_it_again_and_at_last_to_the_dead_letters(
     asyncio.run(run())
 
 
-def test_message_comes_again_when_its_time_is_over_unless_that_was_extended(
+def test_message_comes_again_when_the_time_that_it_was_given_is_over(
     broker: BrokerProcess, name: str
 ) -> None:
     async def run() -> None:
         async with connect_async(broker.url) as client:
             await client.queues.create(
-                name, "q", ack_timeout=0.3, redelivery_min=0, redelivery_max=0
+                name, "q", ack_timeout=3600, redelivery_min=0, redelivery_max=0
             )
             await client.send_many(name, ["kept", "late"])
             queue = await client.subscribe(name, subscription="q")
             kept, late = await take(queue, 2)
-            await kept.extend(60)
+            await kept.extend(7200)
+            await late.extend(0.05)
             [again] = await take(queue, 1)
             assert (again.id, again.delivery_count) == (late.id, 2)
             await queue.ack(kept, again)

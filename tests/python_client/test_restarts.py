@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sized
+from functools import partial
 
 import pytest
 
@@ -11,6 +13,7 @@ from millstream.client.backoff import Backoff
 from millstream.client.plan import QueueType
 from millstream.errors import AnswerLost, TimedOut
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect, connect_async
 from tests.fakes.scripted_broker import ScriptedBroker, Talk, message, until
 from tests.python_client.conftest import StartBroker
@@ -29,10 +32,14 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 async def take(subscription: AsyncSubscription, count: int) -> list[AsyncMessage]:
     messages: list[AsyncMessage] = []
     for _ in range(count):
-        message = await subscription.receive(timeout_s=20)
+        message = await subscription.receive(timeout_s=HANG_S)
         assert message is not None, f"only {len(messages)} of {count}"
         messages.append(message)
     return messages
+
+
+def reached(messages: Sized, count: int) -> bool:
+    return len(messages) >= count
 
 
 async def send_each(client: AsyncConnection, topic: str, values: list[str]) -> list[str]:
@@ -72,8 +79,8 @@ def test_answered_sends_survive_kills_and_nothing_is_stored_twice(
 
             reading = asyncio.create_task(read())
             sending = asyncio.create_task(send_each(client, "t", values))
-            for _ in range(2):
-                await asyncio.sleep(0.2)
+            for count in (len(values) // 4, len(values) // 2):
+                await until(partial(reached, received, count))
                 await kill_and_restart(broker)
             answered = await sending
             end = (await client.topics.describe("t")).partitions[0].end_offset
@@ -92,14 +99,16 @@ def test_sends_with_retries_all_succeed_over_kills(start_broker: StartBroker) ->
 
     async def run() -> None:
         async with connect_async(broker.url, retries=1000) as client:
+            answered: list[str] = []
 
             async def send_some(name: int) -> None:
                 for number in range(50):
                     await client.send("t", f"{name}-{number}")
+                    answered.append(f"{name}-{number}")
 
             sending = asyncio.gather(*(send_some(name) for name in range(20)))
-            for _ in range(2):
-                await asyncio.sleep(0.1)
+            for count in (300, 600):
+                await until(partial(reached, answered, count))
                 await kill_and_restart(broker)
             await sending
             end = (await client.topics.describe("t")).partitions[0].end_offset
@@ -184,7 +193,7 @@ def test_queues_of_all_types_go_on_after_a_clean_stop(start_broker: StartBroker)
         async with connect_async(broker.url) as client:
             queues = [await client.subscribe(kind, subscription="q", type=kind) for kind in kinds]
             for turn in range(2):
-                waiting = [asyncio.create_task(queue.receive(timeout_s=20)) for queue in queues]
+                waiting = [asyncio.create_task(queue.receive(timeout_s=HANG_S)) for queue in queues]
                 await restart(broker)
                 for kind in kinds:
                     await client.send(kind, f"{turn}")
@@ -226,8 +235,9 @@ def test_acknowledgements_made_during_clean_stops_all_succeed(start_broker: Star
             async with asyncio.TaskGroup() as tasks:
                 for each in (work(), follow()):
                     tasks.create_task(each)
-                for _ in range(2):
-                    await asyncio.sleep(0.1)
+                for some in (300, 600):
+                    await until(partial(reached, done, some))
+                    await until(partial(reached, read, some))
                     await restart(broker)
             assert read == [f"{number}" for number in range(count)]
             assert (await client.queues.describe("t", "q")).backlog == 0

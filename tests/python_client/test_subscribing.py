@@ -11,13 +11,14 @@ from millstream.client import AsyncSubscription
 from millstream.client.frames import Start
 from millstream.errors import OffsetOutOfRange, UnknownTopic
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect_async
 
 
 async def texts(subscription: AsyncSubscription, count: int) -> list[str]:
     found: list[str] = []
     for _ in range(count):
-        message = await subscription.receive(timeout_s=10)
+        message = await subscription.receive(timeout_s=HANG_S)
         assert message is not None, f"only {found}"
         found.append(message.text)
     return found
@@ -159,7 +160,7 @@ def test_deleted_topic_ends_its_subscriptions(broker: BrokerProcess, name: str) 
             assert await texts(subscription, 1) == ["last"]
             await client.topics.delete(name)
             with pytest.raises(UnknownTopic):
-                await subscription.receive(timeout_s=10)
+                await subscription.receive(timeout_s=HANG_S)
 
     asyncio.run(run())
 

@@ -8,14 +8,14 @@ import struct
 import zlib
 from typing import Self
 
-TIMEOUT_S = 20.0
+from tests.fakes.patience import HANG_S
 
 
 class RawClient:
     """Sends frames and receives them."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
 

@@ -13,6 +13,7 @@ import pytest
 from millstream.client import PulsarClient
 from millstream.errors import Unreachable
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.seeds.conftest import StartBroker
 
 # What the example of Mini Pulsar does: send a message, receive it, acknowledge it.
@@ -33,7 +34,7 @@ assert consumer.receive() is None
 
 @pytest.fixture
 def raw(broker: BrokerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=broker.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=broker.url, timeout=HANG_S, trust_env=False) as client:
         yield client
 
 
@@ -113,7 +114,7 @@ def test_the_example_of_mini_pulsar_runs(start_broker: StartBroker, tmp_path: Pa
     program = tmp_path / "example.py"
     program.write_text(EXAMPLE.format(url=broker.url))
     done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert (done.stdout, done.stderr) == ("Received: Hello, Mini Pulsar!\n", "")
     assert broker.complaints() == []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-import time
 
 import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S, wait_until
 from tests.seeds.conftest import StartBroker
 from tests.seeds.raw_pylogstreams import RawClient, publish_frame
 
@@ -201,14 +201,13 @@ def test_a_second_login_ends_the_first_connection_and_takes_over(
 
 def wait_until_committed(broker: BrokerProcess, client_id: str, offset: int) -> None:
     """What was delivered is committed a few times a second."""
-    deadline_s = time.monotonic() + 20
     url = f"{broker.url}/groups/pylogstreams.{client_id}/offsets"
-    while True:
-        answer = httpx.get(url, trust_env=False)
-        if answer.status_code == 200 and answer.json()["offsets"][0]["offset"] == offset:
-            return
-        assert time.monotonic() < deadline_s, answer.text
-        time.sleep(0.02)
+
+    def is_committed() -> bool:
+        answer = httpx.get(url, trust_env=False, timeout=HANG_S)
+        return answer.status_code == 200 and answer.json()["offsets"][0]["offset"] == offset
+
+    wait_until(is_committed, f"a commit of offset {offset}")
 
 
 def test_positions_are_restored_after_the_broker_was_killed(

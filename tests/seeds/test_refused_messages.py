@@ -12,10 +12,9 @@ import pytest
 from millstream.client import Client
 from millstream.errors import HungUp
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.seeds.conftest import StartBroker
 from tests.seeds.raw_pylogstreams import RawClient, publish_frame
-
-WAIT_S = 20.0
 
 
 @pytest.fixture
@@ -33,7 +32,9 @@ def compacted(strict: BrokerProcess, name: str) -> str:
 
 def create(broker: BrokerProcess, topic: str, settings: dict[str, object]) -> str:
     wanted = {"name": topic, "settings": settings}
-    httpx.post(f"{broker.url}/topics", json=wanted, trust_env=False).raise_for_status()
+    httpx.post(
+        f"{broker.url}/topics", json=wanted, trust_env=False, timeout=HANG_S
+    ).raise_for_status()
     return topic
 
 
@@ -44,7 +45,9 @@ def registered(broker: BrokerProcess) -> RawClient:
 
 
 def stored(broker: BrokerProcess, topic: str) -> list[str]:
-    answer = httpx.get(f"{broker.url}/topics/{topic}/messages?offset=0&limit=1000", trust_env=False)
+    answer = httpx.get(
+        f"{broker.url}/topics/{topic}/messages?offset=0&limit=1000", trust_env=False, timeout=HANG_S
+    )
     answer.raise_for_status()
     return [each["value"] for each in answer.json()["messages"]]
 
@@ -112,7 +115,7 @@ def test_what_came_before_a_frame_that_says_nothing_is_stored_in_every_topic(
         assert is_reset(client)
     assert stored(strict, f"{name}.a") == ["1"]
     assert stored(strict, f"{name}.b") == ["2"]
-    topics = httpx.get(f"{strict.url}/topics", trust_env=False).text
+    topics = httpx.get(f"{strict.url}/topics", trust_env=False, timeout=HANG_S).text
     assert f"{name}.c" not in topics
 
 
@@ -160,10 +163,10 @@ def test_close_tells_it_also_when_another_thread_was_told_first(
     consuming = threading.Thread(target=client.consume)
     consuming.start()
     client.produce(compacted, "refused")
-    consuming.join(WAIT_S)
+    consuming.join(HANG_S)
     assert not consuming.is_alive()
     with pytest.raises(HungUp):
-        client.flush(WAIT_S)
+        client.flush(HANG_S)
     with pytest.raises(HungUp):
         client.produce(name, "too late")
     with pytest.raises(HungUp):

@@ -9,6 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
+from tests.fakes.patience import HANG_S
 from tests.transactions.history import UNKNOWN_OFFSET, Action, Phase, Position, Record
 from tests.transactions.worker_role import Work
 
@@ -51,7 +52,7 @@ async def _read(work: Work, *, group: str) -> None:
         noted.has(records)
         if group and records and work.random.random() < 0.5:
             await _commit(consumer, records)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await consumer.stop()
 
 

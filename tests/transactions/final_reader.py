@@ -10,10 +10,10 @@ from typing import Any
 
 import confluent_kafka as ck
 
+from tests.fakes.patience import HANG_S
 from tests.transactions.history import Action, Phase, Position, Record, Recorder
-from tests.transactions.producer_client import CONFLUENT, PATIENCE_S, ConfluentProducer
+from tests.transactions.producer_client import CONFLUENT, ConfluentProducer
 
-SETTLE_S = 60.0
 BATCH = 500
 
 
@@ -30,7 +30,7 @@ def read_all(bootstrap: str, topics: Mapping[str, int], directory: Path) -> None
     consumer = _consumer(bootstrap, "read_committed", {"enable.partition.eof": True})
     consumer.assign([ck.TopicPartition(*position) for position in start])
     reached: dict[tuple[str, int], int] = {}
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + HANG_S
     with Recorder(directory, "final") as recorder:
         recorder.note(Phase.OK, Action.ASSIGN, positions=start)
         while any(reached.get(place, -1) < end for place, end in ends.items()):
@@ -63,7 +63,7 @@ def _poll(consumer: ck.Consumer, reached: dict[tuple[str, int], int]) -> list[Re
 
 def _settled_ends(bootstrap: str, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """The ends of partitions in which no transaction is open any more."""
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + HANG_S
     while True:
         ends = _ends(bootstrap, places, "read_uncommitted")
         stable = _ends(bootstrap, places, "read_committed")
@@ -78,7 +78,7 @@ def _ends(
 ) -> dict[tuple[str, int], int]:
     consumer = _consumer(bootstrap, isolation, {})
     found = {}
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + HANG_S
     for place in places:
         while place not in found:
             assert time.monotonic() < deadline, f"no end of {place} is known"

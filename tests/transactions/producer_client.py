@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError as AiokafkaError
 from tests.transactions.history import UNKNOWN_OFFSET, Position
 
 # Longer than a broker is ever away.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 OFFSETS_S = 6.0
 # Reconnect soon: a broker that was killed is back at once.
 CONFLUENT: dict[str, Any] = {

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import pytest
 
 from benchmarks.suite import SUITE
+from tests.fakes.patience import HANG_S
 
 ROOT = Path(__file__).resolve().parents[3]
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -47,7 +48,7 @@ def run(
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=HANG_S,
         check=False,
     )
 

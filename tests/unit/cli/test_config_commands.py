@@ -13,6 +13,7 @@ import pytest
 from millstream.settings.reference import reference_file, reference_page
 from millstream.settings.sections import PLACES
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
 

@@ -18,9 +18,9 @@ import pytest
 
 from millstream.client import Connection
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect
 
-TIMEOUT_S = 60
 HOSTILE = "red \x1b[31m and [bold]markup[/bold]\nnext"
 
 
@@ -49,7 +49,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "millstream", *arguments],
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=HANG_S,
         check=False,
     )
 
@@ -89,7 +89,7 @@ def let_die(
 def refuse(client: Connection, topic: str, count: int, *, name: str = "workers") -> None:
     with client.subscribe(topic, subscription=name) as queue:
         for _ in range(count):
-            message = queue.receive(timeout_s=30)
+            message = queue.receive(timeout_s=HANG_S)
             assert message is not None
             message.nack(delay=0, reason=f"no {name}")
         # A letter is written first; only then is its message done with.
@@ -166,7 +166,7 @@ def test_letters_are_sent_back_once(broker: BrokerProcess, client: Connection, t
     }
     assert output(*arguments).startswith("0 letters of")
     with client.subscribe(topic, subscription="workers") as queue:
-        again = [queue.receive(timeout_s=30) for _ in range(3)]
+        again = [queue.receive(timeout_s=HANG_S) for _ in range(3)]
     assert [each.text for each in again if each] == ["one", "two", "three"]
 
 
@@ -300,7 +300,7 @@ def test_reader_that_leaves_ends_the_command_well(
                 [sys.executable, "-m", "millstream", *command],
                 stdout=closed,
                 stderr=subprocess.PIPE,
-                timeout=TIMEOUT_S,
+                timeout=HANG_S,
                 check=False,
             )
         assert (done.returncode, done.stderr) == (0, b"")
@@ -327,7 +327,7 @@ def test_narrow_terminal_gets_a_line_for_each_letter(
             [sys.executable, "-m", "millstream", "dlq", "browse", topic, "--url", broker.url],
             stdout=shown,
             env={**os.environ, "TERM": "dumb", "COLUMNS": "80"},
-            timeout=TIMEOUT_S,
+            timeout=HANG_S,
             check=True,
         )
         lines = screen.read(65536).decode().splitlines()
@@ -407,7 +407,7 @@ def test_command_line_starts_without_broker_and_client() -> None:
         "print(*(m for m in sys.modules if 'millstream.' in m))"
     )
     loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_S, check=True
     ).stdout.split()
     packages = {name.split(".")[1] for name in loaded}
     assert packages == {"cli", "clock", "errors"}

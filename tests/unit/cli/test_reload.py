@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from millstream.settings.loader import Settings, load
 from millstream.settings.reload import merged
 from millstream.settings.sections import PLACES, SECTIONS, Place
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S, wait_until
 
 OFF = ["kafka.listeners=off", "http.http.listener=off", "pylogstreams.pylogstreams.listener=off"]
 
@@ -104,13 +103,6 @@ def test_every_component_works_with_its_new_settings(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)
-
-
 def test_running_broker_takes_over_what_has_changed(tmp_path: Path) -> None:
     config, errors = tmp_path / "broker.toml", tmp_path / "broker.err"
 
@@ -121,11 +113,18 @@ def test_running_broker_takes_over_what_has_changed(tmp_path: Path) -> None:
         before = len(events())
         config.write_text(text)
         os.kill(broker.pid, signal.SIGHUP)
-        wait_for(lambda: any(each["event"].startswith(told) for each in events()[before:]))
+        wait_until(lambda: any(each["event"].startswith(told) for each in events()[before:]), told)
         return events()[before:]
 
+    def send(topic: str) -> None:
+        url = f"{broker.url}/topics/{topic}/messages"
+        httpx.post(url, json={"value": "x"}, timeout=HANG_S).raise_for_status()
+
+    def partitions(topic: str) -> object:
+        return httpx.get(f"{broker.url}/topics/{topic}", timeout=HANG_S).json()["partitions"]
+
     with BrokerProcess(tmp_path, http="127.0.0.1:0") as broker:
-        httpx.post(f"{broker.url}/topics/old/messages", json={"value": "x"}).raise_for_status()
+        send("old")
         told = reload(
             "[topics]\nnum.partitions = 3\n[storage]\nmillstream.flush.threads = 2\n",
             "settings reloaded",
@@ -137,10 +136,10 @@ def test_running_broker_takes_over_what_has_changed(tmp_path: Path) -> None:
             and each["event"].startswith("waits for a restart: storage.millstream.flush.threads")
             for each in told
         )
-        httpx.post(f"{broker.url}/topics/new/messages", json={"value": "x"}).raise_for_status()
-        assert httpx.get(f"{broker.url}/topics/new").json()["partitions"] == 3
+        send("new")
+        assert partitions("new") == 3
         [refusal] = reload("[topics]\nnum.partitions = 0\n", "settings stay as they are")
         assert f"{config}:2: num.partitions = 0" in refusal["event"]
-        httpx.post(f"{broker.url}/topics/more/messages", json={"value": "x"}).raise_for_status()
-        assert httpx.get(f"{broker.url}/topics/more").json()["partitions"] == 3
+        send("more")
+        assert partitions("more") == 3
         broker.stop()

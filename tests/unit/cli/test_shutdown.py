@@ -121,7 +121,9 @@ def test_stuck_clients_and_a_thousand_idle_ones_do_not_hold_up_the_end(
     broker: BrokerProcess, connect: Connect, tmp_path: Path
 ) -> None:
     for topic in ("wide", "quiet"):
-        sent = httpx.post(f"{broker.url}/topics/{topic}/messages", json={"value": "only"})
+        sent = httpx.post(
+            f"{broker.url}/topics/{topic}/messages", json={"value": "only"}, timeout=HANG_S
+        )
         assert sent.status_code == httpx.codes.OK
     waiting = hold_up_kafka(broker, connect)
     stream = hold_up_http(broker, connect)

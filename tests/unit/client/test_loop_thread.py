@@ -10,6 +10,7 @@ import pytest
 
 from millstream.client.loop_thread import LoopThread
 from millstream.errors import ClientClosed
+from tests.fakes.patience import HANG_S
 
 
 def test_result_and_error_come_back_to_the_caller() -> None:
@@ -41,7 +42,7 @@ def test_close_ends_what_runs_and_refuses_what_comes() -> None:
         thread.close()
         thread.close()
         with pytest.raises(ClientClosed):
-            waiting.result(timeout=10)
+            waiting.result(timeout=HANG_S)
     with pytest.raises(ClientClosed):
         thread.call(wait())
     assert thread.is_closed

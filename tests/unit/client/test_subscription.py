@@ -10,6 +10,7 @@ import pytest
 
 from millstream.client import AsyncSubscription
 from millstream.errors import Conflict, NotFound, UnknownTopic
+from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect_async
 from tests.fakes.scripted_broker import Frame, ScriptedBroker, Talk, message, until
 
@@ -113,7 +114,7 @@ def test_credit_leaves_before_what_was_asked_for_later() -> None:
     async def run() -> None:
         async with ScriptedBroker(script) as broker, connect_async(broker.url) as client:
             subscription = await client.subscribe("t", prefetch=1)
-            await subscription.receive(timeout_s=10)
+            await subscription.receive(timeout_s=HANG_S)
             await client.topics.delete("t")
 
     asyncio.run(run())

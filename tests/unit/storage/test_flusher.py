@@ -19,9 +19,8 @@ from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import SyncTask
 from millstream.storage.segment_cache import SegmentCache
 from tests.fakes.log_steps import append
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, values_of
-
-WAIT_S = 60
 
 
 class SlowLog(MemoryLog):
@@ -51,7 +50,7 @@ class SlowSync:
 
     def run(self) -> None:
         self.log.begun.put(None)
-        result = self.log.results.get(timeout=WAIT_S)
+        result = self.log.results.get(timeout=HANG_S)
         if result is not None:
             raise result
 
@@ -70,7 +69,7 @@ class Owner:
 
     def collect(self) -> None:
         """Wait for one sync to end."""
-        assert self.woken.acquire(timeout=WAIT_S)
+        assert self.woken.acquire(timeout=HANG_S)
         self.flusher.collect()
 
     def collect_until(self, done: Callable[[], bool]) -> None:
@@ -92,7 +91,7 @@ def test_waiter_is_told_when_the_sync_of_its_append_has_ended(owner: Owner) -> N
     log = SlowLog()
     append(log, batch_of(b"a"))
     owner.wait_for(log, "a")
-    log.begun.get(timeout=WAIT_S)
+    log.begun.get(timeout=HANG_S)
     assert owner.told == []
     log.results.put(None)
     owner.collect()
@@ -187,7 +186,7 @@ def test_slow_log_does_not_hold_up_another(owner: Owner) -> None:
     for log in (slow, quick):
         append(log, batch_of(b"a"))
         owner.wait_for(log, log.name)
-    slow.begun.get(timeout=WAIT_S)
+    slow.begun.get(timeout=HANG_S)
     quick.results.put(None)
     owner.collect()
     assert owner.names() == ["quick/0"]

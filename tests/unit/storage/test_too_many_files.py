@@ -14,6 +14,7 @@ from millstream.storage.local_log import LocalLog
 from millstream.storage.recovery import SYNC_FAILED
 from tests.fakes.fake_filesystem import FakeFile, FakeFilesystem
 from tests.fakes.log_steps import append
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, idempotent_batch, values_of
 from tests.fakes.topic_host import PATH, TopicHost
 
@@ -92,13 +93,13 @@ def test_those_who_wait_are_served_once_files_can_be_opened(
     append(log, batch_of(b"a"))
     flusher.when_durable(log, 1, told.append)
     while disk.refusals < 3:
-        assert wake.wait(10)
+        assert wake.wait(HANG_S)
         wake.clear()
         flusher.collect()
     assert told == []
     disk.is_cramped = False
     while not told:
-        assert wake.wait(10)
+        assert wake.wait(HANG_S)
         wake.clear()
         flusher.collect()
     assert told == [None]

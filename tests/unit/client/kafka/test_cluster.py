@@ -35,6 +35,7 @@ from millstream.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from millstream.protocol.notation import Struct
+from tests.fakes.patience import HANG_S, IMPATIENT_S
 from tests.fakes.sample_batches import idempotent_batch
 from tests.fakes.scripted_kafka import (
     API_VERSIONS,
@@ -62,7 +63,7 @@ def kafka() -> Iterator[ScriptedKafka]:
 
 @pytest.fixture
 def cluster(kafka: ScriptedKafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap, timeout_s=10.0) as client:
+    with Cluster(kafka.bootstrap, timeout_s=HANG_S) as client:
         yield client
 
 
@@ -86,7 +87,7 @@ def test_partitions_of_all_topics_or_of_those_named(cluster: Cluster) -> None:
 def test_request_of_many_parts_is_sent(kafka: ScriptedKafka) -> None:
     # The system takes about a thousand at once.
     names = [f"nothing-{number}" for number in range(3000)]
-    with Cluster(kafka.bootstrap, timeout_s=1.0) as cluster, pytest.raises(UnknownTopic):
+    with Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster, pytest.raises(UnknownTopic):
         cluster.partitions(names)
 
 
@@ -143,7 +144,7 @@ def test_lasting_fault_is_told_at_once(kafka: ScriptedKafka, cluster: Cluster) -
 
 def test_fault_that_does_not_pass_in_time_is_told(kafka: ScriptedKafka) -> None:
     kafka.brokers[0].faults[LIST_OFFSETS].extend([NOT_LEADER] * 1000)
-    with Cluster(kafka.bootstrap, timeout_s=0.3) as cluster, pytest.raises(BrokerNotReady):
+    with Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster, pytest.raises(BrokerNotReady):
         cluster.offsets([("orders", 0)], LATEST)
     assert len(kafka.brokers[0].requests(LIST_OFFSETS)) > 2
 
@@ -157,12 +158,12 @@ def test_broker_that_says_nothing_is_given_up(kafka: ScriptedKafka) -> None:
 def test_first_broker_that_is_there_tells_of_the_others(kafka: ScriptedKafka) -> None:
     kafka.brokers[0].stop()
     kafka.leaders["orders"][0] = 1
-    with Cluster(kafka.bootstrap, timeout_s=10.0) as cluster:
+    with Cluster(kafka.bootstrap, timeout_s=HANG_S) as cluster:
         assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 0}
 
 
 def test_cluster_is_found_again_by_brokers_that_were_not_in_the_list(kafka: ScriptedKafka) -> None:
-    with Cluster(kafka.brokers[0].address, timeout_s=10.0) as cluster:
+    with Cluster(kafka.brokers[0].address, timeout_s=HANG_S) as cluster:
         cluster.partitions()
         kafka.brokers[0].stop()
         kafka.leaders["orders"][0] = 1
@@ -249,7 +250,7 @@ def test_something_else_that_listens_there_is_told(kafka: ScriptedKafka) -> None
     for broker in kafka.brokers:
         broker.faults[API_VERSIONS].extend([b"HTTP/1.1 400 Bad Request\r\n\r\n"] * 100)
     with (
-        Cluster(kafka.bootstrap, timeout_s=0.3) as cluster,
+        Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster,
         pytest.raises(Unreachable, match="it answers with 1213486160 bytes"),
     ):
         cluster.partitions()
@@ -257,7 +258,7 @@ def test_something_else_that_listens_there_is_told(kafka: ScriptedKafka) -> None
 
 def test_answers_in_another_order_end_the_connection(kafka: ScriptedKafka) -> None:
     kafka.brokers[0].faults[LIST_OFFSETS].append(struct.pack(">iii", 8, 999, 0))
-    with Cluster(kafka.bootstrap, timeout_s=10.0) as cluster:
+    with Cluster(kafka.bootstrap, timeout_s=HANG_S) as cluster:
         assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 0}
     assert kafka.brokers[0].connections == 2
 

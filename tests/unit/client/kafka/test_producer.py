@@ -16,6 +16,7 @@ from millstream.errors import (
     UnknownTopic,
 )
 from millstream.records.batch import parse_header
+from tests.fakes.patience import HANG_S, IMPATIENT_S
 from tests.fakes.sample_batches import idempotent_batch
 from tests.fakes.scripted_kafka import (
     HANG_UP,
@@ -41,7 +42,7 @@ def kafka() -> Iterator[ScriptedKafka]:
 
 @pytest.fixture
 def cluster(kafka: ScriptedKafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap, timeout_s=10.0) as client:
+    with Cluster(kafka.bootstrap, timeout_s=HANG_S) as client:
         yield client
 
 
@@ -101,7 +102,7 @@ def test_no_more_batches_are_unanswered_than_a_broker_can_tell_apart(
     kafka: ScriptedKafka,
 ) -> None:
     first, *others = batches(MOST_UNANSWERED + 2)
-    with Cluster(kafka.bootstrap, timeout_s=0.3) as impatient:
+    with Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as impatient:
         producer = impatient.producer()
         producer.send(PLACE, first)
         producer.flush()
@@ -117,7 +118,7 @@ def test_no_more_batches_are_unanswered_than_a_broker_can_tell_apart(
 
 def test_one_batch_is_unanswered_at_a_partition_that_has_taken_none(kafka: ScriptedKafka) -> None:
     kafka.brokers[0].faults[PRODUCE].extend([SILENCE] * 100)
-    with Cluster(kafka.bootstrap, timeout_s=0.3) as impatient, pytest.raises(Unavailable):
+    with Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as impatient, pytest.raises(Unavailable):
         impatient.produce(PLACE, batches(2))
     assert asked_for(kafka) == {0}
 
@@ -159,7 +160,7 @@ def test_unknown_topic_and_partition_are_told_at_once(cluster: Cluster) -> None:
 
 def test_broker_that_stays_away_is_an_error_after_the_timeout(kafka: ScriptedKafka) -> None:
     kafka.brokers[0].faults[PRODUCE].extend([HANG_UP] * 1000)
-    with Cluster(kafka.bootstrap, timeout_s=0.3) as cluster, pytest.raises(Unavailable):
+    with Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster, pytest.raises(Unavailable):
         cluster.produce(PLACE, batches(1))
     assert len(kafka.brokers[0].requests(PRODUCE)) > 1
 

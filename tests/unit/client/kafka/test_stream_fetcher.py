@@ -19,6 +19,7 @@ from millstream.protocol.messages.describe_configs import (
 )
 from millstream.protocol.notation import Struct
 from millstream.records.batch import parse_header
+from tests.fakes.patience import HANG_S, IMPATIENT_S
 from tests.fakes.sample_batches import idempotent_batch
 from tests.fakes.scripted_kafka import FETCH, HANG_UP, NOT_LEADER, Fault, ScriptedKafka
 
@@ -39,7 +40,7 @@ def kafka() -> Iterator[ScriptedKafka]:
 
 @pytest.fixture
 def cluster(kafka: ScriptedKafka) -> Iterator[Cluster]:
-    with Cluster(kafka.bootstrap, timeout_s=10.0) as client:
+    with Cluster(kafka.bootstrap, timeout_s=HANG_S) as client:
         yield client
 
 
@@ -153,7 +154,7 @@ def test_offset_that_is_gone_is_told_with_the_range_that_is_there(
 def test_end_that_the_log_has_not_reached_is_an_error_after_the_timeout(
     kafka: ScriptedKafka,
 ) -> None:
-    with Cluster(kafka.bootstrap, timeout_s=0.3) as cluster:
+    with Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster:
         fetcher = StreamFetcher(cluster, PLACE, start=27, end=31)
         with pytest.raises(TimedOut, match="reading orders/0 from 30 to 31"):
             base_offsets(fetcher)
@@ -176,7 +177,7 @@ def test_empty_answer_proves_nothing_of_a_topic_that_may_not_be_compacted(
     kafka.scripts[DESCRIBE_CONFIGS] = policy("delete", code)
     kafka.gap_at_end[PLACE] = 5
     with (
-        Cluster(kafka.bootstrap, timeout_s=0.3) as cluster,
+        Cluster(kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster,
         pytest.raises(TimedOut, match="reading orders/0 from 30 to 35"),
     ):
         base_offsets(StreamFetcher(cluster, PLACE, start=24, end=35))
