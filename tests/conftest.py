@@ -8,6 +8,8 @@ from xdist.remote import Producer
 
 from tests.fakes.lanes import Lanes
 
+pytest_plugins = ["tests.fakes.programs"]
+
 # No assertion about time: a slow machine is no failure.
 settings.register_profile("millstream", deadline=None)
 settings.load_profile("millstream")
