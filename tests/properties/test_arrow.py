@@ -106,7 +106,7 @@ def varlong(value: int) -> bytes:
 
 @pytest.mark.needs("compiler")
 def test_native_twin_is_compared_where_it_can_be_compiled() -> None:
-    assert native is not None, "the native module is not compiled: run make native"
+    assert native is not None, "the native module is not compiled: run make setup"
     assert native.ColumnBuilder is not pure.ColumnBuilder
 
 
