@@ -13,6 +13,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
 	--annotation-style line --no-emit-index-url --no-emit-find-links
 
+# What tests need besides Python's packages: see tests/fakes/programs.py.
+TEST_PROGRAMS := chromium compiler curl strace
+SYSTEM_PROGRAMS := $(TEST_PROGRAMS) kcat
+PREPARE_TESTS := $(BIN)/python scripts/prepare_tests.py
+
 # Written last, so that an interrupted set-up is done again.
 RUN_READY := $(VENV)/.ready-to-run
 SPARK_READY := $(VENV)/.ready-for-spark
@@ -32,13 +37,14 @@ demo: $(SPARK_READY) ## Run a shop's events through a broker and a Spark pipelin
 	@$(BIN)/python examples/demo/demo.py $(ARGS)
 
 setup: $(DEV_READY) ## Set up everything for development in .venv
+	@$(PREPARE_TESTS)
 
 test: $(DEV_READY) ## Run all tests but the torture, and those of tidiness, which check runs
-	@scripts/optional_tools.sh
+	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
 	@$(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy $(ARGS)
 
 torture: $(DEV_READY) ## Run the long crash tests
-	@scripts/optional_tools.sh
+	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
 	@$(BIN)/pytest -m torture --timeout 0 $(ARGS)
 
 coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
@@ -89,5 +95,4 @@ $(SPARK_READY): $(RUN_READY) requirements/spark.txt
 $(DEV_READY): $(SPARK_READY) requirements/dev.txt
 	@echo "Setting up the tools for development"
 	@$(PIP) --requirement requirements/dev.txt
-	@scripts/optional_tools.sh
 	@touch $@
