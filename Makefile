@@ -25,7 +25,7 @@ DEV_READY := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo setup test torture coverage check format bench peers lock clean
+.PHONY: help run demo setup test torture coverage check format bench peers check-bare lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: $(DEV_READY) ## Run the benchmarks
 
 peers: $(DEV_READY) ## Bring the servers that the benchmarks compare with
 	@scripts/peers.sh .peers
+
+check-bare: ## Run make demo and make test on a bare Debian that is made for it (as root)
+	@scripts/check_bare.py $(ARGS)
 
 lock: $(DEV_READY) ## Pin the newest dependencies that fit together
 	@$(COMPILE) --upgrade --output-file requirements/base.txt pyproject.toml

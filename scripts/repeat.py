@@ -108,7 +108,7 @@ def _options() -> argparse.Namespace:
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
     command = [sys.executable, "-c", _BUSY_LOOP, str(os.getpid())]
-    loops = [subprocess.Popen(command) for _ in range(count)]  # noqa: S603 - it is ours
+    loops = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
     finally:
@@ -122,8 +122,8 @@ def run_make(words: list[str], log: Path) -> Run:
     started_at = time.monotonic()
     with log.open("w") as output:
         # In a process group of its own, which is stopped as a whole.
-        make = subprocess.Popen(  # noqa: S603 - the words are the user's own
-            ["make", *words],  # noqa: S607 - the user's own make
+        make = subprocess.Popen(
+            ["make", *words],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=output,
