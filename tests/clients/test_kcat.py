@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import pytest
@@ -15,15 +14,14 @@ from tests.clients.confluent_client import Confluent
 from tests.clients.stored_batches import batches_of
 from tests.fakes.patience import HANG_S
 
-KCAT = shutil.which("kcat")
 TIME_MS = 1_700_000_000_000
 
-pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
+pytestmark = pytest.mark.needs("kcat")
 
 
 def kcat(broker: BrokerProcess, *arguments: str, stdin: str | None = None) -> str:
     done = subprocess.run(
-        [str(KCAT), "-b", broker.address, *arguments],
+        ["kcat", "-b", broker.address, *arguments],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,17 +13,7 @@ from tests.crash.killed_writer import Transcript, prove_directory, writer
 
 ACKS = 60
 
-
-@pytest.fixture
-def strace(tmp_path: Path) -> str:
-    """The path of strace, where it works."""
-    path = shutil.which("strace")
-    if path is None:
-        pytest.skip("strace is not installed")
-    probe = subprocess.run([path, "-f", "true"], capture_output=True, text=True, check=False)
-    if probe.returncode:
-        pytest.skip(f"strace is not permitted here: {probe.stderr.splitlines()[-1]}")
-    return path
+pytestmark = pytest.mark.needs("strace")
 
 
 class Call(NamedTuple):
@@ -61,13 +49,11 @@ def calls_in(trace: Path) -> Iterator[Call]:
             yield Call(rest["name"], arguments, rest["result"], began, number)
 
 
-def test_acknowledgement_is_said_after_the_sync_that_follows_the_write(
-    tmp_path: Path, strace: str
-) -> None:
+def test_acknowledgement_is_said_after_the_sync_that_follows_the_write(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     options = ["-f", "-y", "-s", "64", "-e", "trace=pwritev,fdatasync,write", "-o", str(trace)]
     with writer(
-        tmp_path / "data", "--acks", "all", "--topics", "1", tracer=[strace, *options]
+        tmp_path / "data", "--acks", "all", "--topics", "1", tracer=["strace", *options]
     ) as process:
         acks = 0
         for line in process.lines():
@@ -97,7 +83,7 @@ def file_of(call: Call) -> str:
 
 @pytest.mark.parametrize("failing", [2, 7, 30])
 def test_failed_sync_ends_the_acknowledgements_of_its_log_alone(
-    tmp_path: Path, strace: str, failing: int
+    tmp_path: Path, failing: int
 ) -> None:
     # Calls are counted by thread, and one thread syncs both logs: this hits one of them, once.
     # (The first sync of the main thread is that of the checkpoint, without which nothing opens.)
@@ -106,7 +92,7 @@ def test_failed_sync_ends_the_acknowledgements_of_its_log_alone(
     transcript = Transcript()
     path = tmp_path / "data"
     stopped_at = None
-    with writer(path, "--acks", "all", "--topics", "2", tracer=[strace, *options]) as process:
+    with writer(path, "--acks", "all", "--topics", "2", tracer=["strace", *options]) as process:
         for line in process.lines():
             transcript.note(line)
             if stopped_at is None and transcript.stopped():

@@ -9,44 +9,37 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
-import shutil
 import subprocess
 import sys
 import time
 import tomllib
 from configparser import ConfigParser
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 import yaml
+from playwright.sync_api import sync_playwright
 
 from millstream.settings.loader import load
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.documents import ROOT, Block, with_addresses
+from tests.fakes.programs import chromium_path
 
 STAND_INS = ROOT / "tests" / "documents" / "stand_ins.sh"
-TOOLS = {
-    "curl": ("curl", "--json", "{}", "--version"),
-    "kcat": ("kcat", "-V"),
-    "node": ("node", "--experimental-eventsource", "--experimental-websocket", "--eval"),
-}
-"""What a machine may lack, or have in a version that is too old: asked as it will be used."""
-
-_PATIENCE_S = 60
+PATIENCE_S = 300
+_FOR_JAVASCRIPT = "for JavaScript"
 _DATA = "/var/lib/millstream"
 
 
-@cache
-def has(tool: str) -> bool:
-    program, *words = TOOLS[tool]
-    if shutil.which(program) is None:
-        return False
-    asked = [program, *words, *(["1"] if tool == "node" else [])]
-    return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+def programs_of(blocks: list[Block]) -> list[str]:
+    """The programs of tests/fakes/programs.py that these blocks use."""
+    texts = [block.text for block in blocks if block.language == "sh"]
+    used = {name for name in ("curl", "kcat") if any(f"{name} " in text for text in texts)}
+    if any(block.language == "javascript" for block in blocks):
+        used.add("chromium")
+    return sorted(used)
 
 
 @dataclass
@@ -57,7 +50,6 @@ class PageRun:
     """Plays the server that a page moves over from, whose routes and protocol it has."""
     said: str = ""
     """What blocks of shell have printed."""
-    skipped: list[str] = field(default_factory=list)
     _names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
 
     def run(self, block: Block) -> None:
@@ -88,7 +80,7 @@ class PageRun:
             env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert tested.returncode == 0, tested.stdout + tested.stderr
@@ -101,9 +93,6 @@ class PageRun:
         exec(compile(padding + text, str(ROOT / block.page), "exec"), self._names)
 
     def _sh(self, block: Block, text: str) -> None:
-        if missing := [tool for tool in TOOLS if f"{tool} " in text and not has(tool)]:
-            self.skipped.append(f"{block.place}: there is no {missing[0]} that can do it")
-            return
         kept = self.home / ".exported"
         kept.touch()
         script = f". {STAND_INS}\n. {kept}\n{text}\nexport -p > {kept}"
@@ -122,7 +111,7 @@ class PageRun:
             },
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE_S,
             check=False,
         )
         self.said += ran.stdout
@@ -150,26 +139,29 @@ class PageRun:
         self._sh(block, re.sub(r"^\S*/(?=millstream )", "", command) + "\n")
 
     def _javascript(self, block: Block, text: str) -> None:
-        """It says something as soon as there is a message."""
-        if not has("node"):
-            self.skipped.append(f"{block.place}: there is no node that can do it")
-            return
+        """It prints a message that is sent while it runs."""
         topic = re.findall(r"/topics/(\w+)/", text)[0]
         self._send(topic)  # now it is there
-        with subprocess.Popen(
-            [*TOOLS["node"], text], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as node:
-            assert node.stdout is not None
-            assert node.stderr is not None
-            deadline = time.monotonic() + _PATIENCE_S
-            while not select.select([node.stdout], [], [], 0.1)[0]:
-                assert time.monotonic() < deadline, "it says nothing"
-                assert node.poll() is None, node.stderr.read()
+        printed: list[str] = []
+        errors: list[str] = []
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=chromium_path(), args=["--no-sandbox"]
+            )
+            # A page of the broker's own, since pages of other sites may not read from it.
+            page = browser.new_page()
+            page.on("console", lambda message: printed.append(message.text))
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.goto(f"{self.broker.url}/openapi.json")
+            page.add_script_tag(content=text)
+            deadline = time.monotonic() + PATIENCE_S
+            while not any(line.endswith(_FOR_JAVASCRIPT) for line in printed):
+                assert errors == []
+                assert time.monotonic() < deadline, f"it prints {printed}"
                 self._send(topic)
-            heard = node.stdout.readline()
-            node.kill()
-        assert heard.strip(), heard
+                page.wait_for_timeout(100)
+            browser.close()
 
     def _send(self, topic: str) -> None:
         url = f"{self.broker.url}/topics/{topic}/messages"
-        httpx.post(url, json={"value": "for JavaScript"}).raise_for_status()
+        httpx.post(url, json={"value": _FOR_JAVASCRIPT}, timeout=PATIENCE_S).raise_for_status()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.documents.page_run import PageRun
+from tests.documents.page_run import PATIENCE_S, PageRun, programs_of
 from tests.fakes.documents import CODE, PAGES, ROOT, SHOWN, SPARK_PAGES, Block, blocks_of
 
 NOT_RUN = [
@@ -70,17 +70,25 @@ def _stem(page: str) -> str:
     return Path(page).stem
 
 
+def _marked(page: str) -> object:
+    """The page as a parameter, with the programs that it needs."""
+    run = [block for block in blocks_of(page) if block.not_run is None]
+    return pytest.param(page, id=_stem(page), marks=pytest.mark.needs(*programs_of(run)))
+
+
 def _started(home: Path) -> BrokerProcess:
     return BrokerProcess(home, http="127.0.0.1:0", pylogstreams="127.0.0.1:0")
 
 
 def _send(broker: BrokerProcess, topic: str, values: list[str]) -> None:
     url = f"{broker.url}/topics/{topic}/messages"
-    httpx.post(url, json=[{"message": value} for value in values]).raise_for_status()
+    messages = [{"message": value} for value in values]
+    httpx.post(url, json=messages, timeout=PATIENCE_S).raise_for_status()
 
 
 def _values(broker: BrokerProcess, topic: str) -> list[str]:
-    answer = httpx.get(f"{broker.url}/topics/{topic}/messages", params={"offset": 0})
+    url = f"{broker.url}/topics/{topic}/messages"
+    answer = httpx.get(url, params={"offset": 0}, timeout=PATIENCE_S)
     return [message["value"] for message in answer.json()["messages"]]
 
 
@@ -96,7 +104,7 @@ def test_what_is_not_run_is_known() -> None:
     assert marks == len(marked), "a mark stands on the line above its block"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in SPARK_PAGES], ids=_stem)
+@pytest.mark.parametrize("page", [_marked(page) for page in PAGES if page not in SPARK_PAGES])
 def test_page_can_be_followed(
     page: str,
     tmp_path: Path,
@@ -132,8 +140,6 @@ def test_page_can_be_followed(
         # 10,004 messages, of which the group had read 100.
         read = [len((home / name).read_text().splitlines()) for name in ("first.txt", "rest.txt")]
         assert read == [100, 10_004 - 100]
-    if run.skipped:
-        pytest.skip("; ".join(run.skipped))
 
 
 PAGE = """# A page

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import JavaMissing
 from millstream.spark.environment import prepare_spark
 from tests.clients.broker_process import BrokerProcess
 
@@ -53,11 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def java() -> None:
-    """That Spark can be started, for tests that start sessions of their own."""
-    try:
-        prepare_spark()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
+    """Let Spark find Java, for tests that start sessions of their own."""
+    prepare_spark()
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ _NONDETERMINISTIC_CALLS = {
 _MAY_ASK_THE_SYSTEM = {"src/millstream/clock.py", "src/millstream/identity.py"}
 
 _VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
+_MAY_LEAVE_A_TEST_OUT = re.compile(r"\bpytest\.(?:mark\.)?(?:skip|skipif|importorskip|xfail)\b")
 _UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|work|Users|opt/wheels)/")
 _PIN = re.compile(r"^[A-Za-z0-9_.\-\[\]]+==[A-Za-z0-9_.+!]+(?: ;[^#]*)?(?:\s+#.*)?$")
@@ -128,6 +129,16 @@ def files_are_short(source: Source) -> Iterator[str]:
         yield f"{source.path}: has {len(source.lines)} lines, over {limit}"
 
 
+def no_test_is_skipped(source: Source) -> Iterator[str]:
+    """A skipped test proves nothing, and nobody reads why: a run is green only if all tests ran."""
+    if not source.is_test or not source.is_python:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute) and _MAY_LEAVE_A_TEST_OUT.search(ast.unparse(node)):
+            advice = "mark what the test needs, with pytest.mark.needs (tests/fakes/programs.py)"
+            yield f"{source.path}:{node.lineno}: {ast.unparse(node)}: {advice}"
+
+
 def lock_files_hold_pins_alone(source: Source) -> Iterator[str]:
     """No registry, no file, no option: only names and versions."""
     if not source.path.startswith("requirements/"):
@@ -215,6 +226,7 @@ RULES: Iterable[Rule] = (
     modules_say_what_they_are,
     functions_fit_on_a_screen,
     files_are_short,
+    no_test_is_skipped,
     lock_files_hold_pins_alone,
 )
 PROJECT_RULES: Iterable[ProjectRule] = (

@@ -56,6 +56,10 @@ BROKEN = [
     (rules.functions_fit_on_a_screen, "src/m/a.py", "def f():\n" + "    x = 1\n" * 70),
     (rules.files_are_short, "src/m/a.py", "x = 1\n" * 501),
     (rules.files_are_short, "tests/a.py", "x = 1\n" * 601),
+    (rules.no_test_is_skipped, "tests/a.py", "pytest.skip('no java')\n"),
+    (rules.no_test_is_skipped, "tests/a.py", "kio = pytest.importorskip('kio')\n"),
+    (rules.no_test_is_skipped, "tests/a.py", "@pytest.mark.skipif(X)\ndef f(): pass\n"),
+    (rules.no_test_is_skipped, "tests/a.py", "pytestmark = pytest.mark.xfail\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "lz4>=4\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "--index-url=https://a.b/c\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "lz4==4.0 # from https://a.b\n"),
@@ -89,6 +93,8 @@ KEPT = [
     (rules.modules_say_what_they_are, "src/m/a.py", DOCSTRING),
     (rules.functions_fit_on_a_screen, "src/m/a.py", "def f():\n" + "    x = 1\n" * 69),
     (rules.files_are_short, "src/m/a.py", "x = 1\n" * 500),
+    (rules.no_test_is_skipped, "tests/a.py", "@pytest.mark.needs('kcat')\ndef f(): pass\n"),
+    (rules.no_test_is_skipped, "tests/a.py", "markers.skip()\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "a-b==4.0 ; x == 'y'  # via c\n"),
 ]
 

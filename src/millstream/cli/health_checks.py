@@ -70,10 +70,10 @@ def checks(data: Path, ports: Sequence[int]) -> list[Check]:
 def _versions() -> Iterator[Checkup]:
     yield Checkup(OK, "millstream", __version__)
     version = platform.python_version()
-    if sys.version_info[:2] in {(3, 11), (3, 12), (3, 13)}:
+    if sys.version_info[:2] in {(3, 11), (3, 12), (3, 13), (3, 14)}:
         yield Checkup(OK, "python", f"{version} ({platform.python_implementation()})")
     else:
-        yield Checkup(WARN, "python", version, "use Python 3.11, 3.12 or 3.13: others are untested")
+        yield Checkup(WARN, "python", version, "use Python 3.11 to 3.14: others are untested")
     found = {name: _version_of(name) for name in _PACKAGES}
     missing = [name for name, told in found.items() if told is None]
     told = ", ".join(f"{name} {version}" for name, version in found.items() if version)

@@ -93,8 +93,9 @@ def sent_by(producer_id: int) -> dict[str, Any]:
 
 
 def test_schema_is_what_spark_makes_of_its_kafka_source_schema() -> None:
-    types = pytest.importorskip("pyspark.sql.types")
-    conversion = pytest.importorskip("pyspark.sql.pandas.types")
+    from pyspark.sql import types
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     binary, text = types.BinaryType(), types.StringType()
     header = types.StructType().add("key", text).add("value", binary)
     fields = {
@@ -108,7 +109,7 @@ def test_schema_is_what_spark_makes_of_its_kafka_source_schema() -> None:
         "headers": types.ArrayType(header),
     }
     spark_schema = types.StructType([types.StructField(*field) for field in fields.items()])
-    assert schema(COLUMNS).equals(conversion.to_arrow_schema(spark_schema, timezone="UTC"))
+    assert schema(COLUMNS).equals(to_arrow_schema(spark_schema, timezone="UTC"))
 
 
 def test_unknown_column_is_refused_by_name() -> None:
