@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from xdist.remote import Producer
 
 from tests.fakes.lanes import Lanes
 
-pytest_plugins = ["tests.fakes.programs"]
-
-# The same examples in every run, except in `make torture`. A slow machine is no failure.
-settings.register_profile("same", deadline=None, derandomize=True)
-settings.register_profile("random", deadline=None)
-settings.load_profile("same")
+pytest_plugins = ["tests.fakes.examples", "tests.fakes.programs"]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:

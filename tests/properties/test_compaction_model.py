@@ -19,6 +19,7 @@ from millstream.storage.compaction import abandon, install
 from millstream.storage.key_map import ENTRY_BYTES
 from millstream.storage.recovery import LogCheckpoint
 from millstream.storage.segment import SegmentState
+from tests.fakes.examples import examples
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.keyed_log import DELETE_RETENTION_MS, KeyedLog, Pair, keyed_batch
 from tests.fakes.log_steps import append, first_at
@@ -160,7 +161,7 @@ class CompactionMachine(RuleBasedStateMachine):
 
 TestCompaction = CompactionMachine.TestCase
 TestCompaction.settings = settings(
-    max_examples=60,
+    max_examples=examples(20),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -31,10 +31,13 @@ from millstream.errors import (
 )
 from millstream.records import Codec
 from millstream.storage.partition_log import PartitionLog, SyncTask, TimedOffset
+from tests.fakes.examples import examples
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.log_engines import ENGINES, LogEngine
 from tests.fakes.log_steps import SMALL_SEGMENTS, sync
 from tests.fakes.sample_batches import batch_of, headers_in
+
+pytestmark = pytest.mark.hypothesis
 
 NOBODY = -1
 MODES: tuple[CrashMode, ...] = ("kept", "lost", "torn")
@@ -389,7 +392,7 @@ def test_log_agrees_with_a_plain_list(name: str, tmp_path: Path) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=60,
+            max_examples=examples(15),
             stateful_step_count=40,
             report_multiple_bugs=False,
             # Shrinking would take longer than a test may.

@@ -19,6 +19,7 @@ from millstream.storage.compaction import abandon, install
 from millstream.storage.key_map import ENTRY_BYTES
 from millstream.storage.recovery import LogCheckpoint
 from tests.fakes.committed_reader import CommittedReader, committed_records
+from tests.fakes.examples import examples
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, FakeFilesystem
 from tests.fakes.keyed_log import DELETE_RETENTION_MS, KeyedLog, Pair
@@ -240,7 +241,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
 TestTransactionCompaction = TransactionMachine.TestCase
 TestTransactionCompaction.settings = settings(
-    max_examples=60,
+    max_examples=examples(20),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -35,6 +35,7 @@ from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.local_log import LocalLog
 from millstream.storage.partition_log import PartitionLog
 from millstream.storage.producer_state import OpenTransaction
+from tests.fakes.examples import examples
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.log_engines import ENGINES, LogEngine
 from tests.fakes.log_steps import SMALL_SEGMENTS, sync
@@ -46,6 +47,8 @@ from tests.fakes.sample_batches import (
     idempotent_batch,
     transactional_batch,
 )
+
+pytestmark = pytest.mark.hypothesis
 
 Kind = Literal["plain", "idempotent", "part", "unsequenced", "commit", "abort"]
 PRODUCERS = 3
@@ -412,7 +415,7 @@ def test_transactions_of_a_log_are_those_of_its_batches(name: str, tmp_path: Pat
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=60,
+            max_examples=examples(15),
             stateful_step_count=25,
             report_multiple_bugs=False,
             # Shrinking would take longer than a test may.

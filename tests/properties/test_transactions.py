@@ -40,6 +40,9 @@ from millstream.transactions.transaction import (
     TransactionState,
 )
 from millstream.transactions.transaction_records import decode, encode
+from tests.fakes.examples import examples
+
+pytestmark = pytest.mark.hypothesis
 
 ID = "payments"
 TIMEOUT_MS = 1000
@@ -401,7 +404,7 @@ class FaithfulMachine(RuleBasedStateMachine):
 
 
 MANY = settings(
-    max_examples=200,
+    max_examples=examples(40),
     stateful_step_count=40,
     report_multiple_bugs=False,
     # Shrinking would take longer than a test may.

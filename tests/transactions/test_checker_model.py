@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.examples import examples
 from tests.transactions.anomaly import Kind
 from tests.transactions.checker import check
 from tests.transactions.history_mutation import MUTATIONS, Mutation
@@ -24,7 +25,7 @@ def random_steps(count: int, *, seed: int) -> list[Step]:
     ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(60))
 @given(steps=STEPS)
 def test_history_of_a_right_log_is_clean(steps: list[Step]) -> None:
     assert check(ModelRun().play(steps)) == []
@@ -38,7 +39,7 @@ def test_long_history_of_a_right_log_is_clean(seed: int) -> None:
 @pytest.mark.parametrize(
     ("mutation", "kinds"), MUTATIONS, ids=lambda each: getattr(each, "__name__", "")
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(10))
 @given(steps=STEPS, seed=st.integers(0, 1 << 32))
 def test_spoiled_history_is_found_out(
     mutation: Mutation, kinds: frozenset[Kind], steps: list[Step], seed: int

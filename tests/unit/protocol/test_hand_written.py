@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from millstream.errors import MalformedMessage
 from millstream.protocol.headers import response_header
 from millstream.protocol.messages import fetch, produce
+from tests.fakes.examples import examples
 from tests.unit.protocol.kio_values import (
     Plain,
     as_entity,
@@ -30,9 +31,7 @@ NOT_SENT: Plain = {
 }
 """Tagged fields as they are when nobody sends them."""
 
-quickly = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+quickly = settings(max_examples=examples(5), suppress_health_check=[HealthCheck.too_slow])
 
 
 def topic_of(plain: Plain) -> str | bytes:
@@ -166,7 +165,7 @@ def test_fetch_answer_is_written(version: int, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("module", [produce, fetch])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_mangled_request_is_refused_or_read(module: Any, data: st.DataObject) -> None:
     version = data.draw(st.integers(max(3, module.VERSIONS[0]), module.VERSIONS[1]))

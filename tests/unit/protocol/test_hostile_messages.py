@@ -14,13 +14,14 @@ from millstream.protocol.apis import APIS, request_class, response_class
 from millstream.protocol.codec import decode, encode
 from millstream.protocol.headers import read_client_id
 from millstream.protocol.notation import Struct
+from tests.fakes.examples import examples
 from tests.fakes.request_header import parse_request_header
 from tests.unit.protocol.kio_values import as_struct, entity_class, plain_messages
 
 WRITTEN_BY_HAND = {0, 1}
 API_KEYS = sorted(APIS.keys() - WRITTEN_BY_HAND)
 
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(5), suppress_health_check=list(HealthCheck))
 
 
 def _versions(struct: type[Struct]) -> range:

@@ -21,6 +21,7 @@ from millstream.protocol.messages.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
 from millstream.protocol.notation import Struct
+from tests.fakes.examples import examples
 from tests.fakes.request_header import (
     RequestHeader,
     has_flexible_response,
@@ -36,6 +37,8 @@ from tests.unit.protocol.kio_values import (
     plain_default,
     plain_messages,
 )
+
+pytestmark = pytest.mark.hypothesis
 
 WRITTEN_BY_HAND = {0, 1}
 
@@ -86,8 +89,7 @@ def test_message_has_the_bytes_of_the_oracle(case: Case) -> None:
     struct, version, entity = case
 
     @settings(
-        max_examples=25,
-        deadline=None,
+        max_examples=examples(5),
         database=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -19,6 +19,7 @@ from millstream.spark.lake import partition_values
 from millstream.spark.lake.file_statistics import statistics
 from millstream.spark.lake.staging import Stage
 from millstream.spark.lake.table_files import open_files
+from tests.fakes.examples import examples
 
 VALUES = {
     "s": (pa.string(), st.none() | st.text(max_size=3)),
@@ -37,7 +38,7 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20))
 @given(batches(), st.sets(st.sampled_from(sorted(VALUES))))
 def test_rows_are_parted_by_their_values_and_come_back(
     batch: pa.RecordBatch, chosen: set[str]
@@ -62,7 +63,7 @@ def test_rows_are_parted_by_their_values_and_come_back(
     assert [found[number] for number in sorted(found)] == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20))
 @given(batches(), st.randoms(use_true_random=False), st.integers(0, 30))
 def test_fingerprint_is_one_for_all_orders_and_divisions(
     batch: pa.RecordBatch, random: object, cut: int
