@@ -1,4 +1,4 @@
-"""Composition root: the only place where objects are wired together."""
+"""The whole broker, as `serve` runs it: listeners around an assembly, signals, reloads."""
 
 from __future__ import annotations
 
@@ -9,44 +9,27 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from millstream import __version__
+from millstream.assembly import Dependencies, assembled
 from millstream.broker.broker import Broker
-from millstream.broker.broker_metrics import watch
-from millstream.broker.group_topics import GroupTopics
-from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
-from millstream.broker.opening import Opened, open_data
-from millstream.broker.pipelines import Pipelines
-from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.reading import Reader
-from millstream.broker.recovery_reports import log_reports
-from millstream.broker.sending import Sender
-from millstream.broker.subscriptions import Subscriptions
-from millstream.broker.topics import Topics
-from millstream.broker.transaction_markers import TransactionMarkers
-from millstream.broker.transactions import TransactionCoordinator
-from millstream.clock import Clock, SystemClock
 from millstream.errors import InvalidSetting, MillstreamError
 from millstream.gateways.http.door import HttpDoor
 from millstream.gateways.kafka.listener import Door
 from millstream.gateways.pylogstreams.door import Door as PyLogStreamsDoor
-from millstream.identity import new_client_id, new_id, new_name
+from millstream.identity import new_client_id
 from millstream.settings.domain import split_address
 from millstream.settings.http import HttpSettings
-from millstream.settings.kafka import KafkaSettings
 from millstream.settings.loader import Settings
-from millstream.settings.names import OFFSETS_TOPIC, SUBSCRIPTIONS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.settings.reload import Reload, merged
 from millstream.settings.telemetry import TelemetrySettings
-from millstream.storage.filesystem import Filesystem, LocalFilesystem, passing_trouble
-from millstream.storage.flusher import Flusher
 from millstream.telemetry.logs import set_level
-from millstream.telemetry.tracing import Tracing, open_tracing
+from millstream.telemetry.tracing import Tracing
 
 _log = logging.getLogger(__name__)
 
@@ -58,17 +41,6 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 Say = Callable[[str], None]
 Addresses = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a broker stands on and cannot tell from the machine's own."""
-
-    filesystem: Filesystem = field(default_factory=LocalFilesystem)
-    clock: Clock = field(default_factory=SystemClock)
-    kafka_door: Callable[[Broker, KafkaSettings], Door] | None = None
-    """None for the usual one."""
-    open_tracing: Callable[[TelemetrySettings], Tracing] = open_tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,24 +140,25 @@ def _reload(broker: Running, reread: Callable[[], Settings]) -> None:
 
 @asynccontextmanager
 async def running(
-    settings: Settings, *, say: Say, surroundings: Surroundings | None = None
+    settings: Settings, *, say: Say, dependencies: Dependencies | None = None
 ) -> AsyncIterator[Running]:
     """A broker that serves until the block ends, on the event loop of the caller.
 
     It changes nothing in the process besides: no signals, no limits. Raises what keeps it from
     starting; what fails later cancels the block, and is raised by it.
     """
-    surroundings = surroundings or Surroundings()
+    dependencies = dependencies or Dependencies()
     path = _data_path(settings)
     for key, origin in settings.origins.items():
         _log.debug("%(setting)s is set by %(origin)s", {"setting": key, "origin": origin})
     say(f"opening {path}")
     async with (
-        _tracing(settings.telemetry, surroundings) as tracing,
+        _tracing(settings.telemetry, dependencies) as tracing,
         _http_door(settings.http) as (http, http_address),
-        _broker(path, settings, surroundings, tracing) as (broker, housekeeping),
+        assembled(path, settings, dependencies, tracing) as assembly,
     ):
-        new_door = surroundings.kafka_door or _kafka_door_kind(tracing)
+        broker, housekeeping = assembly.broker, assembly.housekeeping
+        new_door = dependencies.kafka_door or _kafka_door_kind(tracing)
         kafka = new_door(broker, settings.kafka)
         pylogstreams = PyLogStreamsDoor(broker, settings.pylogstreams, new_client_id=new_client_id)
         addresses = await _open_doors(kafka, http_address, pylogstreams)
@@ -278,117 +251,14 @@ async def _http_door(settings: HttpSettings) -> AsyncIterator[tuple[HttpDoor, st
 
 
 @asynccontextmanager
-async def _broker(
-    path: str,
-    settings: Settings,
-    surroundings: Surroundings | None = None,
-    tracing: Tracing | None = None,
-) -> AsyncIterator[tuple[Broker, Housekeeping]]:
-    """Everything behind the doors; closed in an order that keeps each promise made to a client."""
-    surroundings = surroundings or Surroundings()
-    filesystem, clock = surroundings.filesystem, surroundings.clock
-    # Recovery reads the disk; meanwhile the loop stays free to hear a signal.
-    opened = await asyncio.to_thread(_open, filesystem, path, settings, clock)
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        loop.call_soon_threadsafe(flusher.collect)
-
-    flusher = Flusher(threads=settings.storage.flush_threads, wake=wake)
-    try:
-        log_reports(opened.directory.reports)
-        _log_notes([*opened.directory.take_notes(), *opened.notes])
-        housekeeping = Housekeeping(
-            opened.directory,
-            flusher,
-            filesystem,
-            storage=settings.storage,
-            defaults=settings.log,
-            clock=clock,
-        )
-        topics = Topics(
-            opened,
-            flusher,
-            settings=settings.topics,
-            storage=settings.storage,
-            defaults=settings.log,
-            clock=clock,
-            new_id=new_id,
-            release=housekeeping.release,
-        )
-        for note in await topics.start():
-            _log.info("%(note)s", {"note": note})
-        broker = await _coordinated(topics, flusher, settings, clock, tracing)
-        housekeeping.retention.readers = broker.groups.readers
-        topics.on_deleted.append(lambda topic: housekeeping.retention.forget(topic.name))
-        watch(broker, housekeeping)
-        yield broker, housekeeping
-        await topics.close()
-    finally:
-        flusher.close()
-        opened.directory.close()
-        _log_notes(opened.directory.take_notes())
-
-
-async def _coordinated(
-    topics: Topics, flusher: Flusher, settings: Settings, clock: Clock, tracing: Tracing | None
-) -> Broker:
-    """The coordinators, with all that their logs hold, and so the whole broker."""
-    groups = GroupCoordinator(
-        topics.state_log(OFFSETS_TOPIC),
-        settings=settings.groups,
-        clock=clock,
-        topics=GroupTopics(topics).view,
-        new_member_id=new_name,
-    )
-    await groups.start(topics.cut_end)
-    topics.forgetting.append(groups.topic_deleted)
-    producer_ids = ProducerIds(topics.allocate_producer_ids)
-    transactions = TransactionCoordinator(
-        topics.state_log(TRANSACTIONS_TOPIC),
-        TransactionMarkers(topics, flusher, clock=clock, end_offsets=groups.end_transaction),
-        settings=settings.transactions,
-        clock=clock,
-        new_producer_id=producer_ids.next,
-    )
-    # After the groups: their offsets are part of transactions that may have to be ended.
-    await transactions.start()
-    sender = _new_sender(topics, flusher, clock, tracing)
-    reader = Reader(max_unpacked_bytes=settings.storage.max_decompressed_bytes)
-    subscriptions = Subscriptions(
-        topics.state_log(SUBSCRIPTIONS_TOPIC),
-        topics,
-        sender,
-        reader,
-        limits=settings.subscriptions,
-        clock=clock,
-    )
-    await subscriptions.start()
-    return Broker(
-        topics=topics,
-        groups=groups,
-        transactions=transactions,
-        producer_ids=producer_ids,
-        subscriptions=subscriptions,
-        pipelines=Pipelines(topics, reader, clock=clock),
-        sender=sender,
-        reader=reader,
-        flusher=flusher,
-        clock=clock,
-        settings=settings,
-        tracing=tracing,
-    )
-
-
-@asynccontextmanager
 async def _tracing(
-    settings: TelemetrySettings, surroundings: Surroundings
+    settings: TelemetrySettings, dependencies: Dependencies
 ) -> AsyncIterator[Tracing | None]:
     """None, unless it is switched on: then other classes are in the place of the usual ones."""
     if not settings.tracing:
         yield None
         return
-    tracing = surroundings.open_tracing(settings)
+    tracing = dependencies.open_tracing(settings)
     try:
         yield tracing
     finally:
@@ -401,14 +271,6 @@ def _kafka_door_kind(tracing: Tracing | None) -> type[Door]:
     from millstream.gateways.kafka.traced_door import TracedDoor
 
     return TracedDoor
-
-
-def _new_sender(topics: Topics, flusher: Flusher, clock: Clock, tracing: Tracing | None) -> Sender:
-    if tracing is None:
-        return Sender(topics, flusher, clock=clock)
-    from millstream.broker.traced_sender import TracedSender
-
-    return TracedSender(topics, flusher, clock=clock, tracing=tracing)
 
 
 async def _open_door(door: Door) -> str:
@@ -446,26 +308,6 @@ def _unusable_address(
 def _is_loopback(address: str) -> bool:
     host, _ = split_address(address) or ("", 0)
     return host in {"localhost", "::1"} or host.startswith("127.")
-
-
-def _log_notes(notes: Iterable[str]) -> None:
-    for note in notes:
-        _log.warning("%(note)s", {"note": note})
-
-
-def _open(filesystem: Filesystem, path: str, settings: Settings, clock: Clock) -> Opened:
-    try:
-        return open_data(
-            filesystem, path, storage=settings.storage, defaults=settings.log, clock=clock
-        )
-    except OSError as error:
-        if (trouble := passing_trouble(error, path)) is not None:
-            raise trouble from None
-        raise InvalidSetting(
-            name="data.dir",
-            value=path,
-            expected=f"a directory that can be opened ({error.strerror})",
-        ) from None
 
 
 def _raise_file_limit() -> None:

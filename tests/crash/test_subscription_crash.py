@@ -47,7 +47,7 @@ class Life:
     def run(self) -> None:
         self.home = home = SubscriptionHome(self.disk)
         home.run(self._live(home))
-        home.stop()
+        home.close()
 
     async def _live(self, home: SubscriptionHome) -> None:
         await home.subscriptions.create("t", "s", SETTINGS)
@@ -99,7 +99,7 @@ class Life:
             delivered = home.run(self._deliver_all(home))
         except UnknownSubscription:
             assert not self.is_created
-            home.stop()
+            home.close()
             return
         places = [(each.partition, each.offset) for each in delivered]
         assert len(places) == len(set(places))
@@ -109,7 +109,7 @@ class Life:
         for each in delivered:
             least = self.refused.get((each.partition, each.offset), 0)
             assert each.delivery_count > least
-        home.stop()
+        home.close()
 
     async def _deliver_all(self, home: SubscriptionHome) -> list[Delivery]:
         home.subscriptions.describe("t", "s")
@@ -151,7 +151,7 @@ def test_whole_life_leaves_holes_dead_letters_and_messages_for_later() -> None:
 
     home.run(look())
     assert len(whole.dead(home)) == 2
-    home.stop()
+    home.close()
     whole.prove(whole.disk.after_crash("kept"))
 
 

@@ -5,21 +5,22 @@ What was told is so after the cut; what was under way happened as a whole, or no
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
 
+from millstream.clock import ManualClock
 from millstream.settings.names import is_internal_topic
-from millstream.storage import segment_writer
 from tests.fakes.crash_points import PHASES, STEPS
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, values_of
-from tests.fakes.topic_host import TopicHost
+from tests.fakes.simulated_loop import run_simulated
 
 PARTS = 4
 
@@ -31,35 +32,25 @@ class State(NamedTuple):
     content: Mapping[str, list[bytes]]
 
 
-Step = Callable[[TopicHost], Awaitable[object]]
+Step = Callable[[FakeBroker], Awaitable[object]]
 
 
-@pytest.fixture(autouse=True)
-def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that grow by little, so that hundreds of disks are scanned quickly."""
-    monkeypatch.setattr(segment_writer, "_STEP_BYTES", 4096)
-
-
-def new_disk() -> FakeFilesystem:
-    return FakeFilesystem(file_capacity_bytes=1 << 17)
-
-
-def store(host: TopicHost, topic: str, number: int, value: bytes) -> None:
+def store(host: FakeBroker, topic: str, number: int, value: bytes) -> None:
     log = host.topics.partition(topic, number).log
     append(log, batch_of(value))
     log.sync()
 
 
-async def do_store(host: TopicHost, topic: str, number: int, value: bytes) -> None:
+async def do_store(host: FakeBroker, topic: str, number: int, value: bytes) -> None:
     store(host, topic, number, value)
 
 
-async def do_clean(host: TopicHost) -> None:
-    host.remove_leftovers()
+async def do_clean(host: FakeBroker) -> None:
+    await host.housekeeping.remove_deleted()
 
 
-async def do_checkpoint(host: TopicHost) -> None:
-    host.checkpoint()
+async def do_checkpoint(host: FakeBroker) -> None:
+    await host.housekeeping.checkpoint()
 
 
 OWN = {"retention.ms": "5"}
@@ -111,17 +102,17 @@ def play(disk: FakeFilesystem) -> int:
 
     async def steps() -> None:
         nonlocal done
-        host = TopicHost(disk)
+        host = FakeBroker(disk)
         for step, _ in SCRIPT:
             await step(host)
             done += 1
 
     with suppress(Crash):
-        asyncio.run(steps())
+        run_simulated(steps(), ManualClock())
     return done
 
 
-def seen(host: TopicHost) -> State:
+def seen(host: FakeBroker) -> State:
     logs = [p.log for t in host.topics.all() if not t.is_internal for p in t.partitions]
     content = {log.name: [v for v in values_of(log) if v is not None] for log in logs}
     for log in logs:
@@ -129,18 +120,15 @@ def seen(host: TopicHost) -> State:
     return State(host.shape(), {name: values for name, values in content.items() if values})
 
 
-async def started(disk: FakeFilesystem) -> TopicHost:
-    host = TopicHost(disk, first_id=1000)
-    notes = await host.start()
-    assert not [note for note in notes if "found on disk" in note or "cannot" in note]
-    return host
+async def started(disk: FakeFilesystem) -> FakeBroker:
+    return await FakeBroker(disk, first_id=1000).start()
 
 
-async def prove_usable(host: TopicHost) -> None:
+async def prove_usable(host: FakeBroker) -> None:
     """All that is left over can be taken away, and every name is free that is not in use."""
     used = set(host.shape())
-    host.remove_leftovers()
-    assert {name for name in host.directories() if not is_internal_topic(name)} <= used
+    await host.housekeeping.remove_deleted()
+    assert {name for name in host.topic_directories() if not is_internal_topic(name)} <= used
     for name in {"a", "b", "c"} - used:
         await host.topics.create(name, partitions=1, overrides={})
         store(host, name, 0, b"after")
@@ -156,11 +144,11 @@ def recovered(disk: FakeFilesystem) -> State:
         await prove_usable(host)
         return state
 
-    return asyncio.run(look())
+    return run_simulated(look(), ManualClock())
 
 
 def test_script_runs_to_its_end_without_a_crash() -> None:
-    disk = new_disk()
+    disk = FakeFilesystem()
     assert play(disk) == len(SCRIPT)
     assert recovered(disk.after_crash("kept")) == SCRIPT[-1][1]
 
@@ -170,16 +158,20 @@ def test_script_runs_to_its_end_without_a_crash() -> None:
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("mode", ["kept", "lost", "torn"])
 def test_crash_at_any_step_leaves_topics_as_they_were_told(
-    mode: CrashMode, moment: CrashMoment, part: int, every: int
+    mode: CrashMode, moment: CrashMoment, part: int, every: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    counted = new_disk()
+    caplog.set_level(logging.INFO, "millstream")
+    counted = FakeFilesystem()
     play(counted)
     first = 1 + part + PARTS * (PHASES[mode] % every)
     for operation in range(first, counted.operation_count + 1, PARTS * every):
-        disk = new_disk()
+        disk = FakeFilesystem()
         disk.crash_at(operation, moment)
         done = play(disk)
         before = SCRIPT[done - 1][1] if done else State({}, {})
         after = SCRIPT[min(done, len(SCRIPT) - 1)][1]
         state = recovered(disk.after_crash(mode, operation))
         assert state in (before, after), (operation, disk.operations[-1])
+        assert "found on disk" not in caplog.text
+        assert "cannot" not in caplog.text
+        caplog.clear()

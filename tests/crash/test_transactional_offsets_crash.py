@@ -27,9 +27,9 @@ from millstream.storage.log_walk import sound_batches
 from millstream.storage.recovery import LogCheckpoint
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
+from tests.fakes.fake_flusher import PromptFlusher
 from tests.fakes.keyed_log import COMPACTED, DELETE_RETENTION_MS, KeyedLog
 from tests.fakes.simulated_loop import run_simulated
-from tests.fakes.topic_host import PromptFlusher
 
 DIRECTORY = "/data/__consumer_offsets-0"
 SETTINGS = replace(COMPACTED, segment_bytes=600)

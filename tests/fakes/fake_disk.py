@@ -48,6 +48,9 @@ class Image:
         self.data = bytearray(data)
         self.size = max(size, len(data))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Image:
+        return Image(bytes(self.data), self.size)
+
     def apply(self, change: Write | Resize) -> None:
         if isinstance(change, Resize):
             del self.data[change.size :]
@@ -166,6 +169,13 @@ class DirectoryNode:
     def __init__(self) -> None:
         self.visible: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> DirectoryNode:
+        node = memo[id(self)] = DirectoryNode()
+        for copied, names in ((node.visible, self.visible), (node.durable, self.durable)):
+            for name, child in names.items():
+                copied[name] = memo.get(id(child)) or copy.deepcopy(child, memo)
+        return node
 
 
 Node: TypeAlias = FileNode | DirectoryNode

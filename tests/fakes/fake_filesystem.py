@@ -58,6 +58,8 @@ class FakeFilesystem:
     ) -> None:
         self.operations: list[str] = []
         self.space_bytes = space_bytes
+        self.full_paths: list[str] = []
+        """Patterns of files that the disk has no room to write to."""
         self._file_capacity_bytes = file_capacity_bytes
         self._disk = Disk()
         self._used_sectors = 0
@@ -119,7 +121,7 @@ class FakeFilesystem:
     # --- Filesystem
 
     def open(self, path: str, *, create: bool = False) -> FakeFile:
-        self._alive()
+        self.check_alive()
         directory, name = self._place(path)
         node = directory.visible.get(name) if directory else None
         if isinstance(node, DirectoryNode):
@@ -134,26 +136,26 @@ class FakeFilesystem:
         return FakeFile(self, path, node, writable=True)
 
     def open_for_reading(self, path: str) -> FakeFile:
-        self._alive()
+        self.check_alive()
         try:
             return FakeFile(self, path, self._file(path), writable=False)
         except FileNotFoundError:
             raise NotFound(kind="file", name=path) from None
 
     def sizes(self, directory: str) -> dict[str, int]:
-        self._alive()
+        self.check_alive()
         node = self._directory(directory)
         children = node.visible if node else {}
         return {name: file.size for name, file in children.items() if isinstance(file, FileNode)}
 
     def directories(self, directory: str) -> list[str]:
-        self._alive()
+        self.check_alive()
         node = self._directory(directory)
         children = node.visible if node else {}
         return sorted(name for name, node in children.items() if isinstance(node, DirectoryNode))
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
-        self._alive()
+        self.check_alive()
         if self._directory(path) is not None:
             return
         parent_path = os.path.dirname(path)
@@ -195,7 +197,7 @@ class FakeFilesystem:
         self._step(f"rename {source} -> {target}", rename)
 
     def remove(self, path: str) -> None:
-        self._alive()
+        self.check_alive()
         directory, name = self._place(path)
         node = directory.visible.get(name) if directory else None
         if directory is None or node is None:
@@ -210,7 +212,7 @@ class FakeFilesystem:
         self._step(f"remove {path}", remove)
 
     def remove_directory(self, path: str) -> None:
-        self._alive()
+        self.check_alive()
         directory, name = self._place(path)
         node = directory.visible.get(name) if directory else None
         if directory is None or node is None:
@@ -222,7 +224,7 @@ class FakeFilesystem:
         self._step(f"remove {path}/", lambda: self._disk.change(Link(directory, name, None)))
 
     def lock(self, path: str, owner: str) -> FakeLock:
-        self._alive()
+        self.check_alive()
         if path in self._holders:
             raise DirectoryLocked(path=os.path.dirname(path), holder=self._holders[path])
         file = self.open(path, create=True)
@@ -236,6 +238,8 @@ class FakeFilesystem:
 
     def _write(self, path: str, node: FileNode, position: int, data: bytes) -> None:
         def write(data: bytes) -> None:
+            if any(fnmatch(path, pattern) for pattern in self.full_paths):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
             missing = node.missing_sectors(position, len(data))
             if self.space_bytes is not None:
                 room = max(0, self.space_bytes // SECTOR_BYTES - self._used_sectors)
@@ -277,7 +281,8 @@ class FakeFilesystem:
             self._used_sectors -= len(node.sectors)
             node.sectors.clear()
 
-    def _alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raises Crash when the process is gone."""
         if self._crashed:
             raise Crash(self._crashed)
 
@@ -288,7 +293,7 @@ class FakeFilesystem:
     ) -> None:
         """Count an operation and carry it out, unless this is where the crash comes."""
         with self._one_at_a_time:
-            self._alive()
+            self.check_alive()
             self.operations.append(what)
             moment = self._crash_moment if self.operation_count == self._crash_at else None
             if moment == "halfway" and half:
@@ -388,7 +393,7 @@ class FakeFile:
             self._filesystem._release(node)
 
     def _opened(self) -> FileNode:
-        self._filesystem._alive()
+        self._filesystem.check_alive()
         if self._node is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         return self._node

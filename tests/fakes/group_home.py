@@ -1,80 +1,40 @@
-"""A group coordinator with a log in memory, to be stopped and started again."""
+"""A fake broker with two topics, and what members of a group ask of it."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
+from typing import Any, Self
 
-from millstream.broker.groups import GroupCoordinator
-from millstream.broker.state_log import StateLog
-from millstream.clock import ManualClock
 from millstream.groups.commands import Heartbeat, Join, Leave, Leaver, SupportedProtocol, Sync
-from millstream.groups.consumer_group import TopicFacts
 from millstream.groups.outcome import NO_TICKET
-from millstream.records import ControlType, build_control
 from millstream.settings.groups import GroupSettings
-from millstream.settings.log import LogSettings
-from millstream.storage.flusher import Flusher
-from millstream.storage.memory_log import MemoryLog
-from tests.fakes.simulated_flusher import SimulatedFlusher
+from millstream.settings.names import OFFSETS_TOPIC
+from millstream.storage.local_log import LocalLog
+from tests.fakes.transaction_home import TransactionHome
 
 GROUP = "mill"
-T_ID = bytes(range(16))
 SESSION_MS = 10_000
 DELAY_MS = 100
 
 
-class GroupHome:
-    def __init__(
-        self,
-        clock: ManualClock,
-        *,
-        settings: GroupSettings | None = None,
-        flusher: Flusher | None = None,
-    ) -> None:
-        self.clock = clock
-        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=DELAY_MS)
-        self.flusher = flusher or SimulatedFlusher(lambda: 1)
-        self.log = MemoryLog("__consumer_offsets/0", LogSettings(), clock)
-        self.topics = {
-            "t": TopicFacts(T_ID, partitions=2),
-            "u": TopicFacts(bytes(16), partitions=1),
-        }
-        self._numbers = itertools.count(1)
-        self.start()
+class GroupHome(TransactionHome):
+    """A broker with topics `t`, of two partitions, and `u`, of one."""
 
-    def start(self) -> None:
-        self.groups = GroupCoordinator(
-            self.state_log(),
-            settings=self.settings,
-            clock=self.clock,
-            topics=lambda: self.topics,
-            new_member_id=lambda name: f"{name}-{next(self._numbers)}",
-        )
+    def __init__(self, **options: Any) -> None:
+        groups = GroupSettings(initial_rebalance_delay_ms=DELAY_MS)
+        super().__init__(**{"groups": groups, **options})
 
-    def state_log(self) -> StateLog:
-        return StateLog(self.log, self.flusher, clock=self.clock, max_decompressed_bytes=1 << 20)
+    async def start(self) -> Self:
+        await super().start()
+        for name, partitions in (("t", 2), ("u", 1)):
+            if name not in self.shape():
+                await self.topics.create(name, partitions=partitions, overrides={})
+        return self
 
-    def end_transaction(
-        self, producer_id: int, *, epoch: int = 0, is_commit: bool = True, told: bool = True
-    ) -> None:
-        """What the coordinator of transactions does; not `told`, it does only half of it."""
-        marker = build_control(
-            ControlType.COMMIT if is_commit else ControlType.ABORT,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            coordinator_epoch=0,
-            timestamp_ms=self.clock.now_ms(),
-        )
-        [outcome] = self.log.append([marker])
-        assert isinstance(outcome, int), outcome
-        if told:
-            self.groups.end_transaction(producer_id, is_commit=is_commit)
-
-    def restart(self) -> None:
-        self.groups.close()
-        self.start()
-        self.groups.replay()
+    @property
+    def log(self) -> LocalLog:
+        """The log of groups and offsets."""
+        return self.topics.partition(OFFSETS_TOPIC, 0).log
 
 
 def join(

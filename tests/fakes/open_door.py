@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from millstream import app
+from millstream.assembly import assembled
 from millstream.broker.broker import Broker
 from millstream.gateways.kafka.listener import Door
 from millstream.settings.kafka import KafkaSettings
@@ -24,7 +24,7 @@ from tests.fakes.wire_client import WireClient
 _Result = TypeVar("_Result")
 Runner = Callable[[Coroutine[Any, Any, None]], None]
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 class OpenDoor:
@@ -61,7 +61,8 @@ async def open_door(
 ) -> AsyncIterator[OpenDoor]:
     """A door on a free port of loopback; `kafka` are settings of it."""
     settings = settings or Settings(kafka=KafkaSettings(listener="127.0.0.1:0", **kafka))
-    async with app._broker(os.fspath(path), settings) as (broker, _):
+    async with assembled(os.fspath(path), settings) as assembly:
+        broker = assembly.broker
         door = Door(broker, settings.kafka)
         address = await door.open()
         upkeep = asyncio.get_running_loop().create_task(door.run())
@@ -71,10 +72,10 @@ async def open_door(
         finally:
             upkeep.cancel()
             await opened.hang_up()
+            # The listener waits for requests that wait for these.
             await broker.subscriptions.close()
             broker.groups.close()
             await door.close()
-            await broker.transactions.close()
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """An event loop on a clock that moves only when there is nothing to do at its present time.
 
-Whatever waits for a timer gets it at once, and at the right time: an hour of timeouts runs in
-milliseconds, and always in the same order. There is no way to wait for a thread or a socket.
+Timers fire at once, at the right time: an hour of timeouts runs in milliseconds, always in the same
+order. Work for a thread is done at once, on the loop. There is no way to wait for a socket.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from millstream.clock import ManualClock
@@ -43,6 +43,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now_ms() / 1000
 
+    def run_in_executor(  # type: ignore[override]  # typed more loosely
+        self, executor: object, func: Callable[..., _Result], *args: Any
+    ) -> asyncio.Future[_Result]:
+        future: asyncio.Future[_Result] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as failure:
+            future.set_exception(failure)
+        return future
+
 
 def run_simulated(main: Coroutine[Any, Any, _Result], clock: ManualClock) -> _Result:
     """Like asyncio.run, on a clock."""
@@ -50,4 +60,13 @@ def run_simulated(main: Coroutine[Any, Any, _Result], clock: ManualClock) -> _Re
     try:
         return loop.run_until_complete(main)
     finally:
+        loop.run_until_complete(cancel_all())
         loop.close()
+
+
+async def cancel_all() -> None:
+    """End every other task of the loop."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,14 +14,14 @@ from typing import Any
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
-from millstream import app
+from millstream.assembly import assembled
 from millstream.broker.broker import Broker
 from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from millstream.settings.loader import Settings
 from tests.clients.broker_process import BrokerProcess
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class SocketClient:
@@ -126,13 +126,11 @@ async def client_of(
 async def streaming_door(path: Path, **http: Any) -> AsyncIterator[StreamingDoor]:
     """A door on a free port of loopback; `http` are settings of it."""
     settings = Settings(http=HttpSettings(listener="127.0.0.1:0", **http))
-    async with app._broker(os.fspath(path), settings) as (broker, _):
+    async with assembled(os.fspath(path), settings) as assembly:
         door = HttpDoor(settings.http)
         address = door.open()
-        door.serve(broker)
+        door.serve(assembly.broker)
         try:
-            yield StreamingDoor(broker, door, address)
+            yield StreamingDoor(assembly.broker, door, address)
         finally:
             await door.close()
-            broker.groups.close()
-            await broker.transactions.close()

@@ -1,7 +1,4 @@
-"""Subscriptions with the topics and the disk that they need, on a clock that jumps.
-
-Its syncs happen at once, in the caller's thread, so that a crash comes where it is told to.
-"""
+"""A fake broker on a simulated loop, and what clients of its subscriptions do."""
 
 from __future__ import annotations
 
@@ -11,15 +8,12 @@ from typing import Any, TypeVar
 
 from millstream.broker.reading import Reader
 from millstream.broker.sending import NewRecord, Sender, Sent
-from millstream.broker.subscriptions import Delivery, Subscriptions, SubscriptionSettings
+from millstream.broker.subscriptions import Delivery, SubscriptionSettings
 from millstream.records import Record
-from millstream.settings.log import LogSettings
-from millstream.settings.names import SUBSCRIPTIONS_TOPIC
-from millstream.settings.subscriptions import SubscriptionLimits
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, FakeFilesystem
-from tests.fakes.simulated_loop import SimulatedLoop
-from tests.fakes.topic_host import TopicHost
+from tests.fakes.simulated_loop import SimulatedLoop, run_simulated
 
 _Result = TypeVar("_Result")
 
@@ -30,51 +24,41 @@ def new_disk(
     topics: Mapping[str, int] = DEFAULT_TOPICS, overrides: Mapping[str, str] | None = None
 ) -> FakeFilesystem:
     """A disk with topics, by name and number of partitions."""
-    disk = FakeFilesystem()
-    host = TopicHost(disk)
+    broker = FakeBroker()
 
     async def create() -> None:
-        await host.start()
+        await broker.start()
         for name, partitions in topics.items():
-            await host.topics.create(name, partitions=partitions, overrides=overrides or {})
-        await host.topics.close()
+            await broker.topics.create(name, partitions=partitions, overrides=overrides or {})
+        await broker.stop()
 
-    # Topics are created in threads, which the simulated loop does not know.
-    asyncio.run(create())
-    host.close()
-    return disk
+    run_simulated(create(), broker.clock)
+    return broker.disk
 
 
-class SubscriptionHome:
-    """A broker's subscriptions, from when `run` is first called."""
+class SubscriptionHome(FakeBroker):
+    """A broker on a simulated loop of its own, which starts when `run` is first called."""
 
     def __init__(
-        self,
-        disk: FakeFilesystem | None = None,
-        *,
-        limits: SubscriptionLimits | None = None,
-        defaults: LogSettings | None = None,
-        now_ms: int | None = None,
-        has_threads: bool = False,
+        self, disk: FakeFilesystem | None = None, *, now_ms: int | None = None, **options: Any
     ) -> None:
-        """With threads, which creating topics needs, the loop's time is the real one."""
-        self.disk = disk or new_disk()
-        self.host = TopicHost(self.disk, defaults=defaults, first_id=1000)
-        self.clock = self.host.clock
+        super().__init__(disk or new_disk(), first_id=1000, **options)
         if now_ms is not None:
             self.clock.advance_ms(now_ms - self.clock.now_ms())
-        self.topics = self.host.topics
-        self.sender = Sender(self.topics, self.host.flusher, clock=self.clock)
-        self.reader = Reader(max_unpacked_bytes=1 << 20)
-        self._limits = limits or SubscriptionLimits()
-        self._loop: asyncio.AbstractEventLoop = (
-            asyncio.new_event_loop() if has_threads else SimulatedLoop(self.clock)
-        )
+        self._loop = SimulatedLoop(self.clock)
         self._crash: BaseException | None = None
         self._is_started = False
 
+    @property
+    def sender(self) -> Sender:
+        return self.broker.sender
+
+    @property
+    def reader(self) -> Reader:
+        return self.broker.reader
+
     def run(self, main: Coroutine[Any, Any, _Result]) -> _Result:
-        """Raises Crash, wherever on the loop that comes."""
+        """Raises Crash, wherever on the loop it happens."""
         self._loop.set_exception_handler(self._on_error)
         try:
             return self._loop.run_until_complete(self._started(main))
@@ -95,28 +79,19 @@ class SubscriptionHome:
         if not self._is_started:
             self._is_started = True
             try:
-                await self.host.start()
-                self.subscriptions = Subscriptions(
-                    self.topics.state_log(SUBSCRIPTIONS_TOPIC),
-                    self.topics,
-                    self.sender,
-                    self.reader,
-                    limits=self._limits,
-                    clock=self.clock,
-                )
-                await self.subscriptions.start()
+                await self.start()
             except BaseException:
                 main.close()
                 raise
         return await main
 
-    def stop(self) -> None:
-        self.run(self.subscriptions.close())
+    def close(self) -> None:
+        """Stop in good order, and close the loop."""
+        self.run(self.stop())
         self._loop.close()
-        self.host.close()
 
     def abandon(self) -> None:
-        """Let go of the loop of a process that is no more."""
+        """Close the loop of a process that has crashed."""
         self._loop.set_exception_handler(lambda *_: None)
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
@@ -135,12 +110,12 @@ class SubscriptionHome:
 
     def restarted(self, mode: CrashMode = "lost", **options: Any) -> SubscriptionHome:
         """The next process, after a crash of this one."""
-        now_ms = self.clock.now_ms()
+        now_ms, disk = self.clock.now_ms(), self.disk.after_crash(mode)
         self.abandon()
-        return SubscriptionHome(self.disk.after_crash(mode), now_ms=now_ms, **options)
+        return SubscriptionHome(disk, now_ms=now_ms, **options)
 
     async def let_time_work(self) -> None:
-        """Let timers that are due do what they have to do, and what follows from it."""
+        """Let timers that are due fire, and what they begin end."""
         for _ in range(10):
             await asyncio.sleep(0)
 

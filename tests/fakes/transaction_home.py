@@ -1,30 +1,17 @@
-"""A transaction coordinator with the topics, the groups and the disk that it needs.
-
-Its syncs happen at once, in the caller's thread, so that a crash comes where it is told to.
-"""
+"""A fake broker with transactional producers, and readers of what they committed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.broker.group_topics import GroupTopics
-from millstream.broker.groups import GroupCoordinator
 from millstream.broker.partition import Partition
-from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.transaction_markers import TransactionMarkers
-from millstream.broker.transactions import TransactionCoordinator
 from millstream.errors import MillstreamError
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.records import Record, build, records_of
-from millstream.settings.groups import GroupSettings
-from millstream.settings.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from millstream.settings.transactions import TransactionSettings
 from millstream.storage.batch_walk import split_batches
-from millstream.storage.filesystem import Filesystem
 from millstream.transactions.commands import AddPartitions, End, InitProducer
-from tests.fakes.fake_filesystem import FakeFilesystem
-from tests.fakes.topic_host import TopicHost
+from tests.fakes.fake_broker import FakeBroker
 
 TIMEOUT_MS = 60_000
 NO_MEMBER = Committer("", None, -1)
@@ -54,51 +41,8 @@ class Writer:
             self.producer_id, self.epoch, self.sequences = producer_id, epoch, None
 
 
-class TransactionHome:
-    """Call `start` before anything else."""
-
-    def __init__(
-        self,
-        filesystem: Filesystem | None = None,
-        *,
-        settings: TransactionSettings | None = None,
-        first_id: int = 1,
-    ) -> None:
-        self.host = TopicHost(filesystem or FakeFilesystem(), first_id=first_id)
-        self.clock = self.host.clock
-        self.topics = self.host.topics
-        self._settings = settings or TransactionSettings()
-
-    async def start(self) -> None:
-        await self.host.start()
-        self.groups = GroupCoordinator(
-            self.topics.state_log(OFFSETS_TOPIC),
-            settings=GroupSettings(),
-            clock=self.clock,
-            topics=GroupTopics(self.topics).view,
-            new_member_id=lambda name: name,
-        )
-        await self.groups.start(self.topics.cut_end)
-        self.topics.forgetting.append(self.groups.topic_deleted)
-        self.markers = TransactionMarkers(
-            self.topics,
-            self.host.flusher,
-            clock=self.clock,
-            end_offsets=self.groups.end_transaction,
-        )
-        self.transactions = TransactionCoordinator(
-            self.topics.state_log(TRANSACTIONS_TOPIC),
-            self.markers,
-            settings=self._settings,
-            clock=self.clock,
-            new_producer_id=ProducerIds(self.topics.allocate_producer_ids).next,
-        )
-        await self.transactions.start()
-
-    async def stop(self) -> None:
-        await self.transactions.close()
-        self.groups.close()
-        await self.topics.close()
+class TransactionHome(FakeBroker):
+    """A broker, with what transactional producers and their readers do."""
 
     # As a producer
 
@@ -146,14 +90,14 @@ class TransactionHome:
         [outcome] = partition.log.append([batch])
         if isinstance(outcome, MillstreamError):
             raise outcome
-        self.host.flusher.when_durable(partition.log, partition.log.end_offset, lambda _: None)
+        self.flusher.when_durable(partition.log, partition.log.end_offset, lambda _: None)
         if is_settled:
             log = self.transactions.log
-            self.host.flusher.when_durable(log, log.end_offset, lambda _: None)
+            self.flusher.when_durable(log, log.end_offset, lambda _: None)
         return outcome
 
     async def commit_offset(self, writer: Writer, group: str, topic: str, offset: int) -> None:
-        """Commit in the writer's transaction that a group has come to an offset of a topic."""
+        """Commit an offset of a group in the writer's transaction."""
 
         async def commit() -> Sequence[MillstreamError | None]:
             return await self.groups.commit_in_transaction(

@@ -123,7 +123,7 @@ class World:
         self.held: list[Delivery] = []
         # With little room, what comes again pushes out what was read ahead.
         self.limits = SubscriptionLimits(read_ahead=7 if seed % 2 else 1000)
-        self.home = SubscriptionHome(self.disk, limits=self.limits)
+        self.home = SubscriptionHome(self.disk, subscriptions=self.limits)
 
     def run(self) -> None:
         self.home.run(self.home.subscribe(type=self.kind, **SETTINGS))
@@ -133,14 +133,14 @@ class World:
                 self._restart(self.random.choice(("kept", "lost")))
         self.home.run(self._drain())
         self._prove_end()
-        self.home.stop()
+        self.home.close()
 
     def _restart(self, mode: CrashMode) -> None:
         self._tick()
         now_ms = self.home.clock.now_ms()
         self.home.abandon()
         self.disk = self.disk.after_crash(mode)
-        self.home = SubscriptionHome(self.disk, now_ms=now_ms, limits=self.limits)
+        self.home = SubscriptionHome(self.disk, now_ms=now_ms, subscriptions=self.limits)
         self.model.crash()
         self.consumers, self.held = [], []
         self.home.run(self.home.subscribe(type=self.kind, **SETTINGS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from millstream.clock import ManualClock
@@ -17,13 +18,14 @@ _CALM_S = 90
 
 
 class Schedule:
-    def __init__(self, seed: int, clock: ManualClock) -> None:
-        self._world = GroupWorld(seed, clock)
+    def __init__(self, seed: int, clock: ManualClock, **defects: Any) -> None:
+        self._world = GroupWorld(seed, clock, **defects)
         self._consumers: dict[Consumer, asyncio.Task[None]] = {}
         self._rogues: list[asyncio.Task[None]] = []
         self._number = 0
 
     async def run(self) -> None:
+        await self._world.start()
         try:
             await self._chaos()
             await self._calm()
@@ -38,7 +40,7 @@ class Schedule:
         world = self._world
         for _ in range(world.random.choice([0, 0, 1, 2])):
             self._start_rogue()
-        actions = {
+        actions: dict[Callable[[], Awaitable[None] | None], int] = {
             self._start_consumer: 6,
             self._start_static: 4,
             self._kill: 3,
@@ -50,7 +52,8 @@ class Schedule:
         }
         for _ in range(_STEPS):
             [action] = world.random.choices(list(actions), list(actions.values()))
-            action()
+            if (work := action()) is not None:
+                await work
             await world.sleep_ms(0, 4_000)
             self._check_health()
 
@@ -66,7 +69,7 @@ class Schedule:
                 break
         else:
             raise Violation(f"the group does not come to rest: {self._unrest()}")
-        self._world.crash()
+        await self._world.crash()
         if self._living() and (unrest := self._unrest()):
             raise Violation(f"a restart changed a group at rest: {unrest}")
         await fetch_all(self._world)
@@ -128,18 +131,14 @@ def _task(work: Any, name: str) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work, name=name)
 
 
-async def _play(seed: int, clock: ManualClock) -> None:
-    await Schedule(seed, clock).run()
-
-
-def run_schedules(seeds: range) -> None:
-    """Raises Violation, which names the seed."""
+def run_schedules(seeds: range, **defects: Any) -> None:
+    """Raises Violation, which names the seed. For defects, see `GroupWorld`."""
     clock = ManualClock()
     loop = SimulatedLoop(clock)
     try:
         for seed in seeds:
             try:
-                loop.run_until_complete(_play(seed, clock))
+                loop.run_until_complete(Schedule(seed, clock, **defects).run())
             except Exception as failure:
                 raise Violation(f"seed {seed}: {failure}") from failure
     finally:

@@ -1,31 +1,33 @@
-"""A broker's groups, with everything around them made up: disk, network, time and crashes."""
+"""A broker with one group, and everything around it simulated: disk, network, time and crashes."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from millstream.broker.groups import GroupCoordinator
-from millstream.broker.state_log import StateLog
 from millstream.clock import ManualClock
 from millstream.groups.classic_group import ClassicState
-from millstream.groups.consumer_group import TopicFacts
-from millstream.groups.outcome import Reply
+from millstream.records import Record, build
 from millstream.settings.groups import GroupSettings
-from millstream.settings.log import LogSettings
-from millstream.storage.memory_log import MemoryLog
-from tests.fakes.simulated_flusher import SimulatedFlusher
-from tests.simulation.group_checker import GroupChecker, Violation
+from tests.fakes.fake_broker import FakeBroker
+from tests.fakes.fake_disk import CrashMode
+from tests.fakes.fake_filesystem import FakeFilesystem
+from tests.fakes.fake_flusher import DelayedFlusher
+from tests.fakes.simulated_loop import run_simulated
+from tests.simulation.group_checker import MOST_OFFSETS, GroupChecker, Violation
 
 GROUP = "mill"
 PARTITIONS = 7
 TOPIC = "grain"
-TOPICS = {TOPIC: TopicFacts(bytes(16), PARTITIONS)}
 LONGEST_REBALANCE_MS = 20_000
 _PATIENCE_MS = LONGEST_REBALANCE_MS + 2_000
 """Nobody waits longer than the longest rebalance, and the disk."""
+
+_MODES: tuple[CrashMode, ...] = ("kept", "lost", "torn")
 
 _Answer = TypeVar("_Answer")
 
@@ -35,20 +37,43 @@ class ConnectionLost(Exception):
 
 
 class GroupWorld:
-    def __init__(self, seed: int, clock: ManualClock) -> None:
+    """Call `start` before anything else."""
+
+    def __init__(
+        self,
+        seed: int,
+        clock: ManualClock,
+        *,
+        broken: Callable[[GroupCoordinator], Any] | None = None,
+        flusher: type[DelayedFlusher] = DelayedFlusher,
+    ) -> None:
+        """`broken` stands between the clients and the coordinator."""
         self.random = random.Random(seed)
         self.clock = clock
         self.checker = GroupChecker()
-        self.settings = GroupSettings(
-            initial_rebalance_delay_ms=self.random.choice([0, 100, 3000]),
-            max_size=self.random.choice([2**31 - 1, 2**31 - 1, 6]),
-        )
         self.is_calm = False
+        self._broken = broken
         self._slow_disk = self.random.random() < 0.3
-        self._member_number = 0
         self._pending: dict[asyncio.Task[Any], int] = {}
-        self.log = self._new_log()
-        self._start()
+        self._groups: Any = None
+        self._broker = FakeBroker(
+            _disk().after_crash("kept"),
+            clock=clock,
+            first_id=1000,
+            new_flusher=partial(flusher, self._sync_ms),
+            groups=GroupSettings(
+                initial_rebalance_delay_ms=self.random.choice([0, 100, 3000]),
+                max_size=self.random.choice([2**31 - 1, 2**31 - 1, 6]),
+            ),
+        )
+
+    async def start(self) -> None:
+        await self._broker.start()
+        self._open()
+
+    @property
+    def coordinator(self) -> GroupCoordinator:
+        return self._broker.groups
 
     # Requests
 
@@ -56,11 +81,13 @@ class GroupWorld:
         """A request over a slow network; its answer may never arrive."""
         if self.random.random() < 0.5:
             await self.sleep_ms(1, 40)
+        while self._groups is None:
+            await self.sleep_ms(1, 40)
         task = asyncio.current_task()
         assert task is not None, "clients are tasks"
         self._pending[task] = self.clock.now_ms() + _PATIENCE_MS
         try:
-            return await request(self.coordinator)
+            return await request(self._groups)
         except asyncio.CancelledError:
             is_cut = self._pending[task] < 0
             if not is_cut or task.uncancel():
@@ -85,25 +112,23 @@ class GroupWorld:
         if self._pending:
             self._cut(self.random.choice(list(self._pending)))
 
-    def crash(self) -> None:
-        """Lose everything but a prefix of the log that holds all that was synced."""
+    async def crash(self) -> None:
+        """Lose the process, and perhaps what was not synced."""
         for task in list(self._pending):
             self._cut(task)
-        self.coordinator.close()
-        self.checker.crashed()
-        kept = self.random.randint(self.log.synced_offset, self.log.end_offset)
-        self.log = self._new_log(kept)
-        self._start()
+        self._close()
+        mode = self.random.choice(_MODES)
+        await self._broker.crash(mode, self.random.randrange(1 << 30))
+        self._open()
 
-    def restart(self) -> None:
+    async def restart(self) -> None:
         """Stop in an orderly way and start again."""
-        self.coordinator.close()
-        self.checker.crashed()
-        self.log = self._new_log(self.log.end_offset)
-        self._start()
+        self._close()
+        await self._broker.restart()
+        self._open()
 
     def expire(self) -> None:
-        """Forget old offsets, and the group if there is nothing left of it."""
+        """Forget old offsets, and the group if nothing is left of it."""
         self.coordinator.expire()
         if self.coordinator.describe(GROUP).state == ClassicState.DEAD:
             self.checker.forgotten()
@@ -113,39 +138,31 @@ class GroupWorld:
             self._pending[task] = -1
             task.cancel()
 
-    def _new_log(self, kept: int = 0) -> MemoryLog:
-        log = MemoryLog("__consumer_offsets/0", LogSettings(), self.clock)
-        for stored in self.log._batches if kept else ():
-            if stored.header.last_offset < kept:
-                log.append([bytearray(stored.content)])
-        log.finish_sync(log.begin_sync(), None)
-        return log
+    def _close(self) -> None:
+        self._groups = None
+        self.checker.crashed()
 
-    def _start(self) -> None:
-        flusher = SimulatedFlusher(self._sync_ms)
-        state_log = StateLog(self.log, flusher, clock=self.clock, max_decompressed_bytes=1 << 20)
-        coordinator = GroupCoordinator(
-            state_log,
-            settings=self.settings,
-            clock=self.clock,
-            topics=lambda: TOPICS,
-            new_member_id=self._new_member_id,
-        )
-        self.coordinator = coordinator
-        runner = coordinator._runner
-        deliver = runner._deliver
-
-        def watch(replies: tuple[Reply, ...]) -> None:
-            for reply in replies if coordinator is self.coordinator else ():
-                self.checker.answered(reply.ticket)
-            deliver(replies)
-
-        runner._deliver = watch  # type: ignore[method-assign]
-        coordinator.replay()
+    def _open(self) -> None:
+        groups = self._broker.groups
+        self._groups = groups if self._broken is None else self._broken(groups)
 
     def _sync_ms(self) -> int:
         return self.random.randint(1, 500 if self._slow_disk else 5)
 
-    def _new_member_id(self, client_id: str) -> str:
-        self._member_number += 1
-        return f"{client_id}-{self._member_number}"
+
+@cache
+def _disk() -> FakeFilesystem:
+    """One with a topic that has records for all offsets that are committed."""
+    broker = FakeBroker()
+
+    async def prepare() -> None:
+        await broker.start()
+        # A group commits offsets of partitions that need not exist, so that few logs are opened.
+        topic = await broker.topics.create(TOPIC, partitions=1, overrides={})
+        topic.partitions[0].log.append(
+            [build([Record(n, 0, None, b"") for n in range(MOST_OFFSETS)])]
+        )
+        await broker.stop()
+
+    run_simulated(prepare(), broker.clock)
+    return broker.disk

@@ -300,7 +300,7 @@ class Client:
             return
         if attempt is not None and now_ms - attempt.began_ms >= attempt.timeout_ms:
             return
-        if now_ms - self._idle_since_ms >= world.settings.id_expiration_ms:
+        if now_ms - self._idle_since_ms >= world.broker.settings.transactions.id_expiration_ms:
             return
         raise Violation(
             f"{attempt or self.name} was refused for no reason: {type(error).__name__}: {error}"

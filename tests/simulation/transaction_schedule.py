@@ -17,6 +17,7 @@ from millstream.transactions import transitions
 from millstream.transactions.transaction import MAX_EPOCH
 from tests.fakes.fake_filesystem import Crash, CrashMoment
 from tests.simulation.group_checker import Violation
+from tests.simulation.transaction_broker import SimulatedBroker
 from tests.simulation.transaction_checker import Outcome
 from tests.simulation.transaction_clients import Client
 from tests.simulation.transaction_world import FLEETING, LASTING, LONGEST_TIMEOUT_MS, World
@@ -34,9 +35,15 @@ _LATE_MS = 20_000
 class Schedule:
     """Clients at random, then peace."""
 
-    def __init__(self, seed: int, *, gives_up: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        gives_up: bool = False,
+        broker: type[SimulatedBroker] = SimulatedBroker,
+    ) -> None:
         """Clients repeat what was not answered; or all are old, have no rival, and give it up."""
-        self._world = World(seed)
+        self._world = World(seed, broker=broker)
         self._gives_up = self._world.is_slow_network = gives_up
         self._random = self._world.random
         self._clients: dict[tuple[str, int], Client] = {}
@@ -187,12 +194,12 @@ async def _all(*work: Coroutine[Any, Any, None]) -> None:
         raise failure
 
 
-def run_schedules(seeds: range, *, gives_up: bool = False) -> None:
-    """Raises Violation, which names the seed."""
+def run_schedules(seeds: range, **options: Any) -> None:
+    """Raises Violation, which names the seed. For the options, see `Schedule`."""
     for seed in seeds:
         # With few epochs to a producer, they are used up now and then.
         with patch.object(transitions, "MAX_EPOCH", 2 if seed % 3 == 0 else MAX_EPOCH):
             try:
-                Schedule(seed, gives_up=gives_up).run()
+                Schedule(seed, **options).run()
             except Exception as failure:
                 raise Violation(f"seed {seed}: {failure}") from failure

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import CrashMoment
 from tests.simulation.group_checker import Violation
+from tests.simulation.transaction_broker import SimulatedBroker
 from tests.simulation.transaction_clients import Client
 from tests.simulation.transaction_schedule import go_on, rest
 from tests.simulation.transaction_world import World
@@ -28,9 +29,15 @@ Step = Callable[[], Awaitable[None]]
 class Script:
     """Plays the course once."""
 
-    def __init__(self, *, is_replaced: bool = False, seed: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        is_replaced: bool = False,
+        seed: int = 0,
+        broker: type[SimulatedBroker] = SimulatedBroker,
+    ) -> None:
         """The seed decides in which order syncs end."""
-        self._world = World(seed, is_eventful=False)
+        self._world = World(seed, is_eventful=False, broker=broker)
         self._is_replaced = is_replaced
         self._clients = {kind: self._client(kind) for kind in _KINDS}
         self._next = 0

@@ -16,9 +16,10 @@ from millstream.errors import MillstreamError
 from millstream.records import Record, build
 from millstream.settings.log import LogSettings
 from millstream.settings.transactions import TransactionSettings
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
-from tests.fakes.simulated_loop import SimulatedLoop
+from tests.fakes.simulated_loop import SimulatedLoop, cancel_all, run_simulated
 from tests.simulation.group_checker import Violation
 from tests.simulation.transaction_broker import SOURCE, SOURCE_RECORDS, SimulatedBroker
 from tests.simulation.transaction_checker import TransactionChecker
@@ -40,8 +41,17 @@ class Lost(Exception):
 class World:
     """Several lives of a broker, one after the other, each on what the last one left on disk."""
 
-    def __init__(self, seed: int, *, is_eventful: bool = True) -> None:
-        """An uneventful one has a good network, a steady disk, and no crash but those asked for."""
+    def __init__(
+        self,
+        seed: int,
+        *,
+        is_eventful: bool = True,
+        broker: type[SimulatedBroker] = SimulatedBroker,
+    ) -> None:
+        """An uneventful one has a good network, a steady disk, and no crash but those asked for.
+
+        `broker` may be one with a defect.
+        """
         self.random = Random(seed)
         self.clock = ManualClock()
         self.checker = TransactionChecker()
@@ -50,24 +60,32 @@ class World:
         self.is_slow_network = False
         """One keeps many writes, and lets each go when something else has just been done."""
         self._kept: list[Callable[[SimulatedBroker], Awaitable[Any]]] = []
-        self.disk = _disk().after_crash("kept")
-        self.settings = TransactionSettings()
-        self.log_settings = LogSettings()
-        if is_eventful:
-            self.settings = TransactionSettings(
-                id_expiration_ms=self.random.choice([2_000, 12_000, _ALWAYS_MS])
-            )
-            self.log_settings = LogSettings(
-                segment_bytes=self.random.choice([600, LogSettings().segment_bytes])
-            )
-        self.broker: SimulatedBroker
         self._connections = ConnectionNumbers()
+        settings: dict[str, Any] = {}
+        if is_eventful:
+            expiration_ms = self.random.choice([2_000, 12_000, _ALWAYS_MS])
+            segment_bytes = self.random.choice([600, LogSettings().segment_bytes])
+            settings = {
+                "transactions": TransactionSettings(id_expiration_ms=expiration_ms),
+                "log": LogSettings(segment_bytes=segment_bytes),
+            }
+        self.broker = broker(
+            _disk().after_crash("kept"),
+            self.clock,
+            connections=self._connections,
+            sync_ms=self._sync_ms,
+            **settings,
+        )
+
+    @property
+    def disk(self) -> FakeFilesystem:
+        return self.broker.disk
 
     # Lives
 
     def live(self, play: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Start a broker and let something happen to it; returns whether it came to its end."""
-        loop = _EagerLoop(self.clock)
+        loop = SimulatedLoop(self.clock)
         defects = _Defects()
         loop.set_exception_handler(defects.on_loop)
         with defects.heard():
@@ -77,7 +95,7 @@ class World:
             except Crash:
                 is_done = False
             finally:
-                loop.run_until_complete(_cancel_all())
+                loop.run_until_complete(cancel_all())
                 loop.close()
         defects.check()
         return is_done
@@ -85,14 +103,6 @@ class World:
     async def _life(self, play: Callable[[], Coroutine[Any, Any, None]]) -> None:
         # No connection outlives a broker.
         self._kept.clear()
-        self.broker = SimulatedBroker(
-            self.disk,
-            self.clock,
-            settings=self.settings,
-            log_settings=self.log_settings,
-            sync_ms=self._sync_ms,
-            connections=self._connections,
-        )
         await self.alive(self.broker.start())
         self.checker.restarted(self.broker)
         await self.alive(play())
@@ -107,7 +117,7 @@ class World:
         return task.result()
 
     def check_alive(self) -> None:
-        self.disk._alive()
+        self.disk.check_alive()
 
     def crash_soon(self, operations: int, moment: CrashMoment) -> None:
         """Lose power when the disk has had this many more operations."""
@@ -115,7 +125,8 @@ class World:
 
     def power_on(self, mode: CrashMode) -> None:
         """Go on with what a crash has left on the disk."""
-        self.disk = self.disk.after_crash(mode, seed=self.random.randrange(1 << 30))
+        seed = self.random.randrange(1 << 30)
+        self.broker.filesystem = self.disk.after_crash(mode, seed)
 
     def _sync_ms(self) -> int:
         return self.random.randint(1, _LONGEST_SYNC_MS if self.is_slow_disk else 20)
@@ -170,27 +181,6 @@ class World:
         await asyncio.sleep(self.random.randint(shortest, longest) / 1000)
 
 
-async def _cancel_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _EagerLoop(SimulatedLoop):
-    """What is for a thread is done at once."""
-
-    def run_in_executor(  # type: ignore[override]
-        self, executor: object, func: Callable[..., _T], *args: Any
-    ) -> asyncio.Future[_T]:
-        future: asyncio.Future[_T] = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as failure:
-            future.set_exception(failure)
-        return future
-
-
 class _Defects(logging.Handler):
     """Hears of what failed where nobody waits for it."""
 
@@ -228,17 +218,9 @@ class _Defects(logging.Handler):
 @cache
 def _disk() -> FakeFilesystem:
     """One with topics on it."""
-    disk, clock = FakeFilesystem(), ManualClock()
+    broker = FakeBroker()
 
     async def prepare() -> None:
-        broker = SimulatedBroker(
-            disk,
-            clock,
-            settings=TransactionSettings(),
-            log_settings=LogSettings(),
-            sync_ms=lambda: 0,
-            connections=ConnectionNumbers(),
-        )
         await broker.start()
         for name, partitions in (("a", 2), ("b", 1), ("f", 1), (SOURCE, 1)):
             await broker.topics.create(name, partitions=partitions, overrides={})
@@ -246,7 +228,5 @@ def _disk() -> FakeFilesystem:
         log.append([build([Record(n, 0, None, b"") for n in range(SOURCE_RECORDS)])])
         log.sync()
 
-    loop = _EagerLoop(clock)
-    loop.run_until_complete(prepare())
-    loop.close()
-    return disk.after_crash("lost")
+    run_simulated(prepare(), broker.clock)
+    return broker.disk.after_crash("lost")

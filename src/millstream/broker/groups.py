@@ -350,8 +350,7 @@ class GroupCoordinator:
         member_epoch: int = -1,
     ) -> Mapping[TopicPartition, Committed | UnstableOffset]:
         """The same, but for those that a transaction under way may change (KIP-447)."""
-        hosted = self._runner.find(group_id)
-        pending = () if hosted is None else hosted.pending
+        pending = self.pending(group_id)
         keys = pending if wanted is None else [key for key in wanted if key in pending]
         unstable = {
             key: UnstableOffset(group_id=group_id, topic=key[0], partition=key[1]) for key in keys
@@ -411,6 +410,11 @@ class GroupCoordinator:
     def committed(self) -> Iterator[tuple[GroupListing, Mapping[TopicPartition, Committed]]]:
         """Every group with what it has committed, as it is now, also of what may yet be lost."""
         return ((_listing(hosted), hosted.offsets) for hosted in self._runner.all())
+
+    def pending(self, group_id: str) -> Collection[TopicPartition]:
+        """The partitions whose committed offset a transaction under way may change."""
+        hosted = self._runner.find(group_id)
+        return () if hosted is None else tuple(hosted.pending)
 
     async def delete(self, group_id: str) -> None:
         """Raises UnknownGroup, NonEmptyGroup."""

@@ -89,7 +89,8 @@ class Housekeeping:
         self._storage = storage
         self._clock = clock
         self._remover = FileRemover()
-        self._flush_tick_ms = _flush_tick_ms(defaults.flush_ms)
+        self.flush_tick_ms = _flush_tick_ms(defaults.flush_ms)
+        """How often to look for what is to be flushed."""
         self._compaction: _Compaction | None = None
         self.retention = Retention()
         self.work = CleanerWork()
@@ -100,10 +101,10 @@ class Housekeeping:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(lambda: self._flush_tick_ms, self._flush))
-            tasks.create_task(self._every(lambda: self._storage.checkpoint_ms, self._checkpoint))
-            tasks.create_task(self._every(lambda: self._storage.retention_check_ms, self._clean))
-            tasks.create_task(self._every(lambda: _DELETION_TICK_MS, self._remove_deleted))
+            tasks.create_task(self._every(lambda: self.flush_tick_ms, self.flush_due))
+            tasks.create_task(self._every(lambda: self._storage.checkpoint_ms, self.checkpoint))
+            tasks.create_task(self._every(lambda: self._storage.retention_check_ms, self.clean))
+            tasks.create_task(self._every(lambda: _DELETION_TICK_MS, self.remove_deleted))
 
     @property
     def is_compacting(self) -> bool:
@@ -123,9 +124,9 @@ class Housekeeping:
             await asyncio.sleep(interval_ms() / 1000)
             await work()
 
-    async def _flush(self) -> None:
-        """Sync what has waited for `flush.ms`, or will have before the next look."""
-        horizon_ms = self._clock.now_ms() + self._flush_tick_ms
+    async def flush_due(self) -> None:
+        """Begin to sync what has waited for `flush.ms`, or will have before the next pass."""
+        horizon_ms = self._clock.now_ms() + self.flush_tick_ms
         shortest_ms = _LONGEST_FLUSH_TICK_MS * 2
         for log in self._directory.logs():
             since_ms, flush_ms = log.dirty_since_ms, log.settings.flush_ms
@@ -134,9 +135,10 @@ class Housekeeping:
             if since_ms is not None and since_ms + flush_ms <= horizon_ms:
                 self._flusher.flush(log)
         # Often enough for the topic that is in the greatest hurry.
-        self._flush_tick_ms = _flush_tick_ms(shortest_ms)
+        self.flush_tick_ms = _flush_tick_ms(shortest_ms)
 
-    async def _checkpoint(self) -> None:
+    async def checkpoint(self) -> None:
+        """Write down how far each log is synced, if that has changed."""
         write = self._directory.prepare_checkpoint()
         if write is not None:
             try:
@@ -144,7 +146,8 @@ class Housekeeping:
             except OSError as error:
                 _log.error("the checkpoint could not be written: %(error)s", {"error": error})
 
-    async def _clean(self) -> None:
+    async def clean(self) -> None:
+        """Apply retention, compact what is due, and remove files whose delay is over."""
         for log in list(self._directory.logs()):
             if log.is_closed:
                 # Its topic was deleted since.
@@ -162,8 +165,8 @@ class Housekeeping:
         due = self._remover.take_due(self._clock.now_ms())
         await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due)))
 
-    async def _remove_deleted(self) -> None:
-        """Give the room of deleted topics back."""
+    async def remove_deleted(self) -> None:
+        """Remove the files of deleted topics."""
         if leftovers := self._directory.take_leftovers():
             work = asyncio.to_thread(self._remove_trees, leftovers)
             await _to_its_end(asyncio.create_task(work))

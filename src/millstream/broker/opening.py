@@ -8,6 +8,7 @@ adopted by whoever takes over.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from millstream.catalog import Catalog, TopicEntry, replay
@@ -28,6 +29,8 @@ from millstream.storage.data_directory import DataDirectory, TopicLogs
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.local_log import LocalLog
 from millstream.storage.log_walk import sound_batches
+
+_INTERNAL_DEFAULTS = LogSettings()
 
 INTERNAL_OVERRIDES: Mapping[str, str] = {
     "cleanup.policy": "compact",
@@ -72,7 +75,7 @@ def open_data(
 
     def survey(directory: DataDirectory) -> dict[str, TopicLogs]:
         nonlocal catalog
-        log = directory.open_first(CATALOG_TOPIC, effective(LogSettings(), INTERNAL_OVERRIDES))
+        log = directory.open_first(CATALOG_TOPIC, effective(_INTERNAL_DEFAULTS, INTERNAL_OVERRIDES))
         catalog = replay(_entries(log, storage.max_decompressed_bytes))
         expected = {}
         for entry in catalog.topics.values():
@@ -95,7 +98,10 @@ def settings_of(entry: TopicEntry, defaults: LogSettings) -> tuple[LogSettings, 
 
     They were checked when they were set, by a version that may have taken others.
     """
-    settings, faults = defaults_of(entry.name, defaults), []
+    settings = defaults_of(entry.name, defaults)
+    with suppress(InvalidSetting):
+        return effective(settings, entry.overrides), []
+    faults = []
     for name, raw in entry.overrides.items():
         try:
             settings = effective(settings, {name: raw})
@@ -110,7 +116,7 @@ def defaults_of(topic: str, defaults: LogSettings) -> LogSettings:
     For what holds the broker's own state these are not the defaults, which are meant for the data
     of clients.
     """
-    return LogSettings() if is_internal_topic(topic) else defaults
+    return _INTERNAL_DEFAULTS if is_internal_topic(topic) else defaults
 
 
 def _entries(log: LocalLog, limit_bytes: int) -> Iterator[tuple[bytes, bytes | None]]:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-_BLOCK = 1000
+PRODUCER_ID_BLOCK = 1000
 
 
 class ProducerIds:
     """Ids for idempotent producers."""
 
-    def __init__(self, allocate: Callable[[int], Awaitable[range]]) -> None:
-        """`allocate` durably sets a number of ids aside."""
+    def __init__(
+        self, allocate: Callable[[int], Awaitable[range]], *, block: int = PRODUCER_ID_BLOCK
+    ) -> None:
+        """`allocate` durably reserves a number of ids, `block` of them each time."""
         self._allocate = allocate
+        self._block = block
         self._ids: Iterator[int] = iter(())
         self._turn = asyncio.Lock()
 
@@ -29,6 +32,6 @@ class ProducerIds:
             # Whoever had the turn before may have brought a block.
             number = next(self._ids, None)
             if number is None:
-                self._ids = iter(await self._allocate(_BLOCK))
+                self._ids = iter(await self._allocate(self._block))
                 number = next(self._ids)
             return number

@@ -7,6 +7,7 @@ construction, the loader and the reference page all read the same declaration.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from millstream.errors import InvalidSetting
@@ -48,7 +49,13 @@ def setting(name: str, default: T, domain: Domain, doc: str, *, needs_restart: b
 
 def declarations(component: Any) -> dict[str, Setting]:
     """Declarations of a settings class, or of an instance, by field name, in order."""
-    return {each.name: each.metadata[_KEY] for each in fields(component)}
+    kind = component if isinstance(component, type) else type(component)
+    return dict(_declarations(kind))
+
+
+@cache
+def _declarations(kind: type) -> dict[str, Setting]:
+    return {each.name: each.metadata[_KEY] for each in fields(kind)}
 
 
 def check(component: object) -> None:

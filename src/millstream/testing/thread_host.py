@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from millstream import app
+from millstream.assembly import Dependencies
 from millstream.clock import Clock
 from millstream.errors import BrokerNotRunning
 from millstream.settings.loader import Settings
@@ -116,12 +117,12 @@ class ThreadHost:
     ) -> None:
         rules = FaultRules()
 
-        surroundings = app.Surroundings(
+        dependencies = Dependencies(
             filesystem=filesystem, clock=clock, kafka_door=partial(new_faulty_door, rules=rules)
         )
         loop = asyncio.get_running_loop()
         assert isinstance(loop, MovableLoop)
-        async with app.running(settings, say=lambda _: None, surroundings=surroundings) as running:
+        async with app.running(settings, say=lambda _: None, dependencies=dependencies) as running:
             self._loop, self._stop = loop, asyncio.Event()
             self._controls = Controls(running.broker, rules, loop)
             started.set()

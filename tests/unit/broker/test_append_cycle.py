@@ -10,9 +10,9 @@ import pytest
 from millstream.broker.append_cycle import NO_TIME, AppendCycle
 from millstream.broker.partition import Partition
 from millstream.errors import ChecksumMismatch, InvalidBatch, MessageTooLarge, StorageFailure
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.sample_batches import batch_of, idempotent_batch, values_of
-from tests.fakes.topic_host import TopicHost
 
 
 class Woken:
@@ -29,8 +29,8 @@ def partitions_of(
     count: int = 1,
     overrides: Mapping[str, str] | None = None,
     disk: FakeFilesystem | None = None,
-) -> tuple[TopicHost, list[Partition]]:
-    host = TopicHost(disk or FakeFilesystem())
+) -> tuple[FakeBroker, list[Partition]]:
+    host = FakeBroker(disk)
 
     async def main() -> list[Partition]:
         await host.start()

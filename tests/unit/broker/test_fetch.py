@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from millstream.broker.fetch import NO_OFFSET, Reading, Wanted, read
 from millstream.broker.partition import Partition
 from millstream.errors import OffsetOutOfRange, StorageFailure, UnknownTopic
-from tests.fakes.fake_filesystem import FakeFilesystem
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.sample_batches import batch_of, headers_in
-from tests.fakes.topic_host import TopicHost
 
 SIZE = len(batch_of(b"x" * 100))
 PARTITIONS, BATCHES = 3, 4
 
 
 def _partitions() -> list[Partition]:
-    host = TopicHost(FakeFilesystem())
+    host = FakeBroker()
 
     async def main() -> list[Partition]:
         await host.start()

@@ -23,7 +23,7 @@ from millstream.protocol.codec import encode
 from millstream.protocol.messages.consumer_protocol_subscription import (
     ConsumerProtocolSubscription,
 )
-from tests.fakes.group_home import GROUP, T_ID, GroupHome, beat, join, stable
+from tests.fakes.group_home import GROUP, GroupHome, beat, join, stable
 from tests.fakes.simulated_loop import run_simulated
 
 WEEK_S = 7 * 86_400
@@ -33,9 +33,9 @@ def play(scene: Callable[[GroupHome], Awaitable[None]]) -> None:
     clock = ManualClock()
 
     async def run() -> None:
-        home = GroupHome(clock)
+        home = await GroupHome(clock=clock).start()
         await scene(home)
-        home.groups.close()
+        await home.stop()
 
     run_simulated(run(), clock)
 
@@ -65,8 +65,9 @@ async def commit(home: GroupHome, epoch: int, *topics: str) -> None:
 def test_consumer_group_comes_back_after_a_restart_with_its_assignment() -> None:
     async def scene(home: GroupHome) -> None:
         joined = await consumer_beat(home, 0)
-        assert joined.assignment == {T_ID: frozenset({0, 1})}
-        home.restart()
+        topic_id = home.topics.get("t").topic_id
+        assert joined.assignment == {topic_id: frozenset({0, 1})}
+        await home.restart()
         assert (await consumer_beat(home, joined.member_epoch)).assignment is None
         group = await home.groups.consumer_describe(GROUP)
         assert list(group.members) == ["m"]
@@ -138,7 +139,7 @@ def test_consumer_group_without_members_is_deleted_for_good() -> None:
         await commit(home, epoch, "t")
         await consumer_beat(home, -1)
         await home.groups.delete(GROUP)
-        home.restart()
+        await home.restart()
         assert home.groups.list() == []
 
     play(scene)
@@ -154,7 +155,7 @@ def test_living_classic_group_becomes_a_consumer_group_and_stays_one_after_a_res
         await consumer_beat(home, 0)
         with pytest.raises(RebalanceInProgress):
             await waiting
-        home.restart()
+        await home.restart()
         group = await home.groups.consumer_describe(GROUP)
         assert {first, "m"} <= set(group.members)
         with pytest.raises(RebalanceInProgress):

@@ -23,9 +23,9 @@ def play(scene: Callable[[GroupHome], Awaitable[None]]) -> None:
     clock = ManualClock()
 
     async def run() -> None:
-        home = GroupHome(clock)
+        home = await GroupHome(clock=clock).start()
         await scene(home)
-        home.groups.close()
+        await home.stop()
 
     run_simulated(run(), clock)
 

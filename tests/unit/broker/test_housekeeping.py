@@ -6,24 +6,22 @@ import asyncio
 import errno
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from millstream.broker.housekeeping import Housekeeping
-from millstream.clock import ManualClock
 from millstream.errors import StorageFailure
 from millstream.records import Record, build
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
-from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import Filesystem, LocalFilesystem
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
+from tests.fakes.open_door import until
 from tests.fakes.sample_batches import batch_of, headers_in, records_in, values_of
 
 _T = TypeVar("_T")
@@ -39,28 +37,17 @@ STORAGE = StorageSettings(
 )
 
 
-class Broker:
-    """A data directory with its upkeep, on the loop that runs now."""
+class Broker(FakeBroker):
+    """A broker with small segments, whose syncs run in threads."""
 
     def __init__(
-        self, filesystem: Filesystem, path: str = "/data", *, settings: LogSettings = SETTINGS
+        self,
+        filesystem: Filesystem | None = None,
+        path: str = PATH,
+        *,
+        settings: LogSettings = SETTINGS,
     ) -> None:
-        self.filesystem = filesystem
-        self.clock = ManualClock()
-        self.collected = asyncio.Event()
-        self.directory = DataDirectory(
-            filesystem, path, storage=STORAGE, defaults=settings, clock=self.clock
-        )
-        self._loop = asyncio.get_running_loop()
-        self.flusher = Flusher(threads=2, wake=self._wake)
-        self.housekeeping = Housekeeping(
-            self.directory,
-            self.flusher,
-            filesystem,
-            storage=STORAGE,
-            defaults=settings,
-            clock=self.clock,
-        )
+        super().__init__(filesystem, path, storage=STORAGE, log=settings, new_flusher=Flusher)
 
     def filled_log(self, topic: str, batches: int = 20) -> LocalLog:
         log = self.directory.create(topic, 0)
@@ -73,31 +60,9 @@ class Broker:
         return self.clock.now_ms()
 
     async def flush(self) -> None:
-        """One look for what is to be flushed, and the syncs that follow from it."""
-        await self.housekeeping._flush()
-
-        while self.flusher._waiters:
-            self.collected.clear()
-            await self.collected.wait()
-
-    def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._collect)
-
-    def _collect(self) -> None:
-        self.flusher.collect()
-        self.collected.set()
-
-    def close(self) -> None:
-        self.flusher.close()
-        self.directory.close()
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Let the loop and the threads work until something holds."""
-    for pause_s in repeat(0.001):
-        if holds():
-            return
-        await asyncio.sleep(pause_s)
+        """One pass that looks for what is to be flushed, and the syncs that it begins."""
+        await self.housekeeping.flush_due()
+        await until(lambda: not self.flusher.under_way)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -115,7 +80,7 @@ async def durable(flusher: Flusher, log: LocalLog, offset: int) -> StorageFailur
 
 def test_data_that_nobody_waits_for_is_synced_within_flush_ms() -> None:
     async def test() -> None:
-        broker = Broker(FakeFilesystem())
+        broker = await Broker().start()
         log = broker.filled_log("orders", 2)
         await broker.flush()
         assert log.synced_offset == 0
@@ -123,7 +88,7 @@ def test_data_that_nobody_waits_for_is_synced_within_flush_ms() -> None:
         broker.clock.advance_ms(750)
         await broker.flush()
         assert log.synced_offset == log.end_offset == 4
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -131,7 +96,7 @@ def test_data_that_nobody_waits_for_is_synced_within_flush_ms() -> None:
 def test_clean_log_is_not_synced() -> None:
     async def test() -> None:
         disk = FakeFilesystem()
-        broker = Broker(disk)
+        broker = await Broker(disk).start()
         log = broker.filled_log("orders", 2)
         broker.filled_log("payments", 2)
         broker.clock.advance_ms(1000)
@@ -141,7 +106,7 @@ def test_clean_log_is_not_synced() -> None:
         before = disk.operation_count
         await broker.flush()
         assert disk.operations[before:] == ["sync /data/topics/orders/0/00000000000000000000.log"]
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -149,7 +114,7 @@ def test_clean_log_is_not_synced() -> None:
 def test_log_that_has_stopped_does_not_stop_the_flushing_of_others() -> None:
     async def test() -> None:
         disk = FakeFilesystem()
-        broker = Broker(disk)
+        broker = await Broker(disk).start()
         broken, sound = broker.filled_log("broken", 2), broker.filled_log("sound", 2)
         disk.fail_sync("*/broken/*")
         for _ in range(3):
@@ -159,7 +124,7 @@ def test_log_that_has_stopped_does_not_stop_the_flushing_of_others() -> None:
         assert isinstance(broken.failure, StorageFailure)
         assert broken.synced_offset == 0
         assert sound.synced_offset == sound.end_offset == 7
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -170,17 +135,17 @@ def test_log_that_has_stopped_does_not_stop_the_flushing_of_others() -> None:
 def test_checkpoint_is_written_when_something_changed() -> None:
     async def test() -> None:
         disk = FakeFilesystem()
-        broker = Broker(disk)
+        broker = await Broker(disk).start()
         log = broker.filled_log("orders", 5)
         log.sync()
-        await broker.housekeeping._checkpoint()
+        await broker.housekeeping.checkpoint()
         before = disk.operation_count
-        await broker.housekeeping._checkpoint()
+        await broker.housekeeping.checkpoint()
         assert disk.operation_count == before
-        found = Broker(disk.after_crash("lost")).directory.log("orders", 0)
+        found = (await Broker(disk.after_crash("lost")).start()).directory.log("orders", 0)
         assert found.end_offset == log.end_offset
         assert found.report.scanned_bytes < 200, "one batch at most"
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -188,16 +153,16 @@ def test_checkpoint_is_written_when_something_changed() -> None:
 def test_checkpoint_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         disk = FakeFilesystem()
-        broker = Broker(disk)
+        broker = await Broker(disk).start()
         log = broker.filled_log("orders", 5)
         log.sync()
         disk.fail_sync("*/checkpoint.tmp")
-        await broker.housekeeping._checkpoint()
+        await broker.housekeeping.checkpoint()
         assert "the checkpoint could not be written" in caplog.text
-        await broker.housekeeping._checkpoint()
-        found = Broker(disk.after_crash("lost")).directory.log("orders", 0)
+        await broker.housekeeping.checkpoint()
+        found = (await Broker(disk.after_crash("lost")).start()).directory.log("orders", 0)
         assert found.report.scanned_bytes < 200, "one batch at most"
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -212,31 +177,31 @@ def deleted_in(broker: Broker, topic: str) -> list[str]:
 
 def test_expired_segments_are_renamed_and_removed_later() -> None:
     async def test() -> None:
-        broker = Broker(FakeFilesystem())
+        broker = await Broker().start()
         log = broker.filled_log("orders")
         log.sync()
         view = log.read(0, 100)
         content = bytes(view)
         segments = len(log.segments())
         broker.clock.advance_ms(SETTINGS.retention_ms + 1)
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         # All is too old; the segment that was active is closed, but not on disk yet.
         assert len(deleted_in(broker, "orders")) == 3 * (segments - 1)
         broker.clock.advance_ms(SETTINGS.file_delete_delay_ms - 1)
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         assert len(deleted_in(broker, "orders")) == 3 * (segments - 1)
         broker.clock.advance_ms(1)
         await broker.flush()
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         assert len(deleted_in(broker, "orders")) == 3
         assert (log.start_offset, log.end_offset) == (40, 40)
         broker.clock.advance_ms(SETTINGS.file_delete_delay_ms)
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         assert deleted_in(broker, "orders") == []
         # A reader that was there before is not disturbed.
         assert view == content
         assert append(log, batch_of(b"next")) == [40]
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -246,7 +211,7 @@ def test_log_whose_upkeep_fails_is_logged_and_others_go_on(
 ) -> None:
     async def test() -> None:
         disk = FakeFilesystem()
-        broker = Broker(disk)
+        broker = await Broker(disk).start()
         for topic in ("broken", "sound"):
             broker.filled_log(topic).sync()
         disk.fail_sync("*/broken/*")
@@ -254,11 +219,11 @@ def test_log_whose_upkeep_fails_is_logged_and_others_go_on(
         with pytest.raises(StorageFailure):
             broker.directory.log("broken", 0).sync()
         broker.clock.advance_ms(SETTINGS.retention_ms + 1)
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         assert "broken/0: upkeep failed" in caplog.text
         assert "sound/0" not in caplog.text
         assert broker.directory.log("sound", 0).start_offset > 0
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -276,17 +241,17 @@ def test_file_that_cannot_be_removed_is_logged_and_others_go(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
-        broker = Broker(StubbornFilesystem())
+        broker = await Broker(StubbornFilesystem()).start()
         broker.filled_log("orders").sync()
         broker.clock.advance_ms(SETTINGS.retention_ms + 1)
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         broker.clock.advance_ms(SETTINGS.file_delete_delay_ms)
-        await broker.housekeeping._clean()
+        await broker.housekeeping.clean()
         left = deleted_in(broker, "orders")
         assert left
         assert all(name.endswith(".log.deleted") for name in left)
         assert "could not be removed" in caplog.text
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -299,33 +264,35 @@ def test_upkeep_does_all_its_work_by_itself(tmp_path: Path) -> None:
         settings = LogSettings(
             segment_bytes=500, flush_ms=2, retention_bytes=600, file_delete_delay_ms=0
         )
-        broker = Broker(LocalFilesystem(), str(tmp_path), settings=settings)
+        broker = await Broker(LocalFilesystem(), str(tmp_path), settings=settings).start()
         upkeep = asyncio.create_task(broker.housekeeping.run())
         log = broker.filled_log("orders")
         broker.clock.advance_ms(1000)
-        await eventually(lambda: log.synced_offset == log.end_offset)
-        await eventually(lambda: sum(segment.size for segment in log.segments()) < 1200)
-        await eventually(lambda: not list(tmp_path.glob("topics/orders/0/*.deleted")))
-        await eventually(lambda: b"orders/0" in (tmp_path / "checkpoint").read_bytes())
+        await until(lambda: log.synced_offset == log.end_offset)
+        await until(lambda: sum(segment.size for segment in log.segments()) < 1200)
+        await until(lambda: not list(tmp_path.glob("topics/orders/0/*.deleted")))
+        await until(lambda: b"orders/0" in (tmp_path / "checkpoint").read_bytes())
         values = values_of(log)
         upkeep.cancel()
         with pytest.raises(asyncio.CancelledError):
             await upkeep
-        broker.close()
-        again = Broker(LocalFilesystem(), str(tmp_path), settings=settings)
-        assert [report.clean for report in again.directory.reports] == [True]
+        await broker.stop()
+        again = await Broker(LocalFilesystem(), str(tmp_path), settings=settings).start()
+        assert all(report.clean for report in again.directory.reports)
         assert values_of(again.directory.log("orders", 0)) == values
-        again.close()
+        await again.stop()
 
     run(test)
 
 
-def test_upkeep_that_is_cancelled_at_any_moment_leaves_nothing_behind() -> None:
+def test_upkeep_that_is_cancelled_at_any_moment_leaves_nothing_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def test() -> None:
         others = asyncio.all_tasks()
         for ticks in range(30):
             disk = FakeFilesystem()
-            broker = Broker(disk)
+            broker = await Broker(disk).start()
             broker.filled_log("orders").sync()
             upkeep = asyncio.create_task(broker.housekeeping.run())
             broker.clock.advance_ms(SETTINGS.retention_ms + 1)
@@ -335,11 +302,11 @@ def test_upkeep_that_is_cancelled_at_any_moment_leaves_nothing_behind() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await upkeep
             assert asyncio.all_tasks() == others
-            broker.close()
-            assert broker.directory.take_notes() == []
-            again = Broker(disk.after_crash("lost"))
-            assert [report.clean for report in again.directory.reports] == [True]
-            again.close()
+            await broker.stop()
+            assert caplog.text == ""
+            again = await Broker(disk.after_crash("lost")).start()
+            assert all(report.clean for report in again.directory.reports)
+            await again.stop()
 
     run(test)
 
@@ -387,7 +354,7 @@ async def read(log: LocalLog, end: Awaitable[int]) -> dict[int, bytes | None]:
 def test_many_writers_and_readers_of_one_log_see_the_same(tmp_path: Path) -> None:
     async def test() -> None:
         settings = LogSettings(segment_bytes=20_000, flush_ms=5, retention_ms=-1)
-        broker = Broker(LocalFilesystem(), str(tmp_path), settings=settings)
+        broker = await Broker(LocalFilesystem(), str(tmp_path), settings=settings).start()
         upkeep = asyncio.create_task(broker.housekeeping.run())
         log = broker.directory.create("orders", 0)
         end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -402,7 +369,7 @@ def test_many_writers_and_readers_of_one_log_see_the_same(tmp_path: Path) -> Non
         upkeep.cancel()
         with pytest.raises(asyncio.CancelledError):
             await upkeep
-        broker.close()
+        await broker.stop()
 
     run(test)
 
@@ -417,7 +384,7 @@ class FailingSwap(LocalFilesystem):
     def rename(self, source: str, target: str) -> None:
         if target.endswith(".swap"):
             self.reached.set()
-            self.proceed.wait(10)
+            self.proceed.wait(120)
             raise OSError(errno.EIO, "Input/output error")
         super().rename(source, target)
 
@@ -427,27 +394,23 @@ def test_compaction_that_fails_while_upkeep_is_cancelled_does_not_keep_it_from_e
 ) -> None:
     async def scenario() -> None:
         disk = FailingSwap()
-        broker = Broker(
-            disk,
-            str(tmp_path),
-            settings=LogSettings(
-                segment_bytes=1,
-                cleanup_policy=frozenset({"compact"}),
-                min_cleanable_dirty_ratio=0.0,
-            ),
+        settings = LogSettings(
+            segment_bytes=1,
+            cleanup_policy=frozenset({"compact"}),
+            min_cleanable_dirty_ratio=0.0,
         )
+        broker = await Broker(disk, str(tmp_path), settings=settings).start()
         log = broker.directory.create("orders", 0)
         for value in (b"old", b"new", b"other"):
             append(log, build([Record(0, log.end_offset, b"key", value)]))
         log.sync()
         upkeep = asyncio.create_task(broker.housekeeping.run())
-        await asyncio.to_thread(disk.reached.wait, 10)
+        await asyncio.to_thread(disk.reached.wait, 120)
         upkeep.cancel()
         disk.proceed.set()
-        await asyncio.wait([upkeep], timeout=10)
+        await asyncio.wait([upkeep], timeout=120)
         assert upkeep.cancelled()
         assert log.failure is not None
-        broker.flusher.close()
-        broker.directory.close()
+        await broker.stop()
 
     asyncio.run(scenario())

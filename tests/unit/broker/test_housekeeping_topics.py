@@ -10,18 +10,16 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.housekeeping import Housekeeping
 from millstream.records import Record, build
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
 from millstream.storage.compaction_plan import CompactionPlan
-from millstream.storage.data_directory import DataDirectory
-from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_filesystem import FakeFile, FakeFilesystem
+from tests.fakes.fake_flusher import PromptFlusher
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, values_of
-from tests.fakes.topic_host import PATH, TopicHost
 
 COMPACTED = LogSettings(
     segment_bytes=200, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
@@ -32,28 +30,11 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-def upkeep_of(
-    directory: DataDirectory,
-    host: TopicHost,
-    flusher: Flusher | None = None,
-    *,
-    storage: StorageSettings | None = None,
-) -> Housekeeping:
-    return Housekeeping(
-        directory,
-        flusher or host.flusher,
-        host.filesystem,
-        storage=storage or StorageSettings(),
-        defaults=LogSettings(),
-        clock=host.clock,
-    )
-
-
-class RecordingFlusher(Flusher):
+class RecordingFlusher(PromptFlusher):
     """Remembers what it was told to flush."""
 
     def __init__(self) -> None:
-        super().__init__(threads=0, wake=lambda: None)
+        super().__init__()
         self.flushed: list[str] = []
 
     def flush(self, log: Any) -> None:
@@ -65,22 +46,22 @@ class RecordingFlusher(Flusher):
 )
 def test_upkeep_looks_as_often_as_the_hastiest_topic_needs(flush_ms: int, tick_ms: int) -> None:
     async def test() -> None:
-        host = TopicHost(FakeFilesystem())
         flusher = RecordingFlusher()
-        upkeep = upkeep_of(host.directory, host, flusher)
-        assert upkeep._flush_tick_ms == 250
+        host = await FakeBroker(new_flusher=lambda **_: flusher).start()
+        upkeep = host.housekeeping
+        assert upkeep.flush_tick_ms == 250
         calm = host.directory.create("calm", 0)
         hasty = host.directory.create("hasty", 0, replace(calm.settings, flush_ms=flush_ms))
-        await upkeep._flush()
-        assert upkeep._flush_tick_ms == tick_ms
+        await upkeep.flush_due()
+        assert upkeep.flush_tick_ms == tick_ms
         append(hasty, batch_of(b"a"))
         host.clock.advance_ms(max(flush_ms - tick_ms, 0))
-        await upkeep._flush()
+        await upkeep.flush_due()
         assert "hasty/0" in flusher.flushed
         assert "calm/0" not in flusher.flushed
         hasty.reconfigure(calm.settings)
-        await upkeep._flush()
-        assert upkeep._flush_tick_ms == 250
+        await upkeep.flush_due()
+        assert upkeep.flush_tick_ms == 250
 
     run(test)
 
@@ -96,7 +77,7 @@ class SlowFilesystem(FakeFilesystem):
     def open(self, path: str, *, create: bool = False) -> FakeFile:
         if ".cleaned" in path:
             self.is_asked.set()
-            assert self.may_go_on.wait(20)
+            assert self.may_go_on.wait(120)
         return super().open(path, create=create)
 
 
@@ -111,13 +92,13 @@ def test_compaction_of_a_log_that_goes_is_cancelled_first(
 ) -> None:
     async def test() -> None:
         disk = SlowFilesystem()
-        host = TopicHost(disk)
-        upkeep = upkeep_of(host.directory, host)
+        host = await FakeBroker(disk).start()
+        upkeep = host.housekeeping
         log = host.directory.create("orders", 0, COMPACTED)
         other = host.directory.create("other", 0)
         keyed(log, 10)
-        cleaning = asyncio.create_task(upkeep._clean())
-        await asyncio.to_thread(disk.is_asked.wait, 20)
+        cleaning = asyncio.create_task(upkeep.clean())
+        await asyncio.to_thread(disk.is_asked.wait, 120)
         # That of another log is nobody's business.
         await upkeep.release([other])
         assert not cleaning.done()
@@ -143,11 +124,11 @@ def test_log_that_went_since_the_look_began_is_passed_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test() -> None:
-        host = TopicHost(FakeFilesystem())
-        upkeep = upkeep_of(host.directory, host)
+        host = await FakeBroker().start()
+        upkeep = host.housekeeping
         for topic in ("a", "b", "c"):
             append(host.directory.create(topic, 0), batch_of(b"a"))
-        cleaning = asyncio.create_task(upkeep._clean())
+        cleaning = asyncio.create_task(upkeep.clean())
         await asyncio.sleep(0)
         host.directory.forget("c", bytes(16)).run()
         await cleaning
@@ -159,12 +140,12 @@ def test_log_that_went_since_the_look_began_is_passed_over(
 def test_files_of_deleted_topics_are_removed() -> None:
     async def test() -> None:
         disk = FakeFilesystem()
-        host = TopicHost(disk)
-        upkeep = upkeep_of(host.directory, host)
+        host = await FakeBroker(disk).start()
+        upkeep = host.housekeeping
         append(host.directory.create("orders", 0), batch_of(b"a"))
         host.directory.forget("orders", bytes(16)).run()
         assert disk.directories(f"{PATH}/deleted") == [bytes(16).hex()]
-        await upkeep._remove_deleted()
+        await upkeep.remove_deleted()
         assert disk.directories(f"{PATH}/deleted") == []
 
     run(test)
@@ -176,10 +157,10 @@ def test_directory_that_cannot_be_removed_is_logged(caplog: pytest.LogCaptureFix
             raise PermissionError(1, "Operation not permitted", path)
 
     async def test() -> None:
-        host = TopicHost(StubbornFilesystem())
+        host = await FakeBroker(StubbornFilesystem()).start()
         host.directory.create("orders", 0)
         host.directory.forget("orders", bytes(16)).run()
-        await upkeep_of(host.directory, host)._remove_deleted()
+        await host.housekeeping.remove_deleted()
         assert "could not be removed" in caplog.text
 
     run(test)
@@ -190,10 +171,9 @@ def test_pass_that_follows_one_that_was_cancelled_too_late_is_cancelled_too(
 ) -> None:
     async def test() -> None:
         disk = SlowFilesystem()
-        host = TopicHost(disk)
-        upkeep = upkeep_of(
-            host.directory, host, storage=StorageSettings(compaction_buffer_bytes=1024)
-        )
+        storage = StorageSettings(compaction_buffer_bytes=1024, closing_threads=1)
+        host = await FakeBroker(disk, storage=storage).start()
+        upkeep = host.housekeeping
         log = host.directory.create("orders", 0, COMPACTED)
         for number in range(400):
             append(log, build([Record(0, 0, b"key %d" % (number % 100), b"v")]))
@@ -207,14 +187,14 @@ def test_pass_that_follows_one_that_was_cancelled_too_late_is_cancelled_too(
                 cancel(plan)
 
         monkeypatch.setattr(CompactionPlan, "cancel", cancel_too_late)
-        cleaning = asyncio.create_task(upkeep._clean())
-        await asyncio.to_thread(disk.is_asked.wait, 20)
+        cleaning = asyncio.create_task(upkeep.clean())
+        await asyncio.to_thread(disk.is_asked.wait, 120)
         released = asyncio.create_task(upkeep.release([log]))
         await asyncio.sleep(0)
         disk.may_go_on.set()
         await released
         assert len(cancelled) > 1
-        assert upkeep._compaction is None
+        assert not upkeep.is_compacting
         await cleaning
 
     run(test)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,8 +13,6 @@ from millstream.broker.broker import Broker
 from millstream.broker.letter_replay import Replayed
 from millstream.broker.sending import NewRecord
 from millstream.errors import DiskFull, MillstreamError
-from tests.fakes.group_home import GroupHome
-from tests.fakes.simulated_flusher import SimulatedFlusher
 from tests.fakes.subscription_home import SubscriptionHome, new_disk
 
 Home = SubscriptionHome
@@ -23,7 +20,7 @@ Home = SubscriptionHome
 
 @contextmanager
 def dead(*values: bytes) -> Iterator[tuple[Home, Broker]]:
-    """A home whose subscription has dead letters, and what of a broker it takes to replay them."""
+    """A home whose subscription has dead letters, and its broker."""
     home = Home(new_disk())
     home.run(home.subscribe(max_deliveries=1))
 
@@ -32,17 +29,7 @@ def dead(*values: bytes) -> Iterator[tuple[Home, Broker]]:
         while got := await home.receive(1000):
             await home.nack(*got)
         await home.let_time_work()
-        groups = GroupHome(home.clock, flusher=SimulatedFlusher(lambda: 0)).groups
-        return cast(
-            Broker,
-            SimpleNamespace(
-                topics=home.topics,
-                subscriptions=home.subscriptions,
-                sender=home.sender,
-                reader=home.reader,
-                groups=groups,
-            ),
-        )
+        return home.broker
 
     broker = home.run(let_die())
     assert len(home.records("t.dlq")) == len(values)
@@ -51,7 +38,7 @@ def dead(*values: bytes) -> Iterator[tuple[Home, Broker]]:
     except BaseException:
         home.abandon()
         raise
-    home.stop()
+    home.close()
 
 
 def replay(home: Home, broker: Broker, limit: int = 1000) -> Replayed:

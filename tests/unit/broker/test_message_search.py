@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.broker.message_search import Room, Searches, Slice, Wanted, may_hold, size_of
 from millstream.broker.reading import Reader
-from millstream.broker.sending import NewRecord, Sender
+from millstream.broker.sending import NewRecord
 from millstream.records import Codec, Record
 from tests.fakes.open_door import run_plainly as run
 from tests.fakes.sample_batches import (
@@ -81,10 +81,9 @@ def test_search_agrees_with_a_look_at_every_record(
     batches: list[list[NewRecord]], wanted: Wanted, limit: int, size_bytes: int
 ) -> None:
     async def main() -> None:
-        home = TransactionHome()
-        await home.start()
+        home = await TransactionHome().start()
         await home.topics.create("t", partitions=1, overrides={})
-        sender = Sender(home.topics, home.host.flusher, clock=home.clock)
+        sender = home.broker.sender
         for each in batches:
             await sender.send_many("t", each)
         whole = READER.read(home.partition("t", 0), 0, limit=1000).records
@@ -112,8 +111,7 @@ def transactional(value: str, sequence: int) -> bytearray:
 
 def test_compressed_batches_and_aborted_transactions_are_seen_through() -> None:
     async def main() -> None:
-        home = TransactionHome()
-        await home.start()
+        home = await TransactionHome().start()
         await home.topics.create("t", partitions=1, overrides={})
         log = home.partition("t", 0).log
         log.append([batch_of(b"grain 0", b"chaff", codec=Codec.ZSTD)])
@@ -132,8 +130,7 @@ def test_compressed_batches_and_aborted_transactions_are_seen_through() -> None:
 @pytest.mark.parametrize("is_backward", [False, True])
 def test_search_that_nobody_waits_for_reads_nothing(*, is_backward: bool) -> None:
     async def main() -> None:
-        home = TransactionHome()
-        await home.start()
+        home = await TransactionHome().start()
         await home.topics.create("t", partitions=1, overrides={})
         partition = home.partition("t", 0)
         partition.log.append([batch_of(b"grain")])

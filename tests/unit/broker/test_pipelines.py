@@ -6,21 +6,17 @@ import asyncio
 
 from millstream.broker import pipelines as module
 from millstream.broker.pipelines import Pipelines
-from millstream.broker.reading import Reader
 from millstream.records import Record, build
 from millstream.settings.names import PIPELINES_TOPIC
 from millstream.storage.local_log import LocalLog
-from tests.fakes.fake_filesystem import FakeFilesystem
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.log_steps import append
-from tests.fakes.topic_host import TopicHost
 
 
 async def place() -> tuple[Pipelines, LocalLog]:
-    host = TopicHost(FakeFilesystem())
-    await host.start()
+    host = await FakeBroker().start()
     topic = await host.topics.create(PIPELINES_TOPIC, partitions=1, overrides={})
-    pipelines = Pipelines(host.topics, Reader(max_unpacked_bytes=1 << 20), clock=host.clock)
-    return pipelines, topic.partitions[0].log
+    return host.broker.pipelines, topic.partitions[0].log
 
 
 def tell(log: LocalLog, *names: bytes) -> None:

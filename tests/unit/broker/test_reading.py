@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from millstream.broker.reading import Reader
-from millstream.broker.sending import NewRecord, Sender
+from millstream.broker.sending import NewRecord
 from millstream.errors import OffsetOutOfRange
 from tests.fakes.transaction_home import TransactionHome
 
@@ -15,10 +15,9 @@ READER = Reader(max_unpacked_bytes=1 << 20)
 
 
 async def home_with_records(count: int) -> TransactionHome:
-    home = TransactionHome()
-    await home.start()
+    home = await TransactionHome().start()
     await home.topics.create("t", partitions=1, overrides={})
-    sender = Sender(home.topics, home.host.flusher, clock=home.clock)
+    sender = home.broker.sender
     for first in range(0, count, 10):
         await sender.send_many("t", [NewRecord(b"%d" % n) for n in range(first, first + 10)])
     return home
@@ -72,7 +71,7 @@ def test_reader_waits_until_there_is_more() -> None:
         waiting = asyncio.create_task(READER.wait(partition, 10, timeout_ms=60_000))
         await asyncio.sleep(0.01)
         assert not waiting.done()
-        sender = Sender(home.topics, home.host.flusher, clock=home.clock)
+        sender = home.broker.sender
         await sender.send("t", NewRecord(b"more"))
         await waiting
         await READER.wait(partition, 11, timeout_ms=5)

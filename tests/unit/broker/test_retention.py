@@ -8,17 +8,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from millstream.broker.housekeeping import Housekeeping
-from millstream.broker.retention import Reader, Retention
+from millstream.broker.retention import Reader
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.settings.log import LogSettings
-from millstream.settings.storage import StorageSettings
 from millstream.storage.local_log import LocalLog
-from tests.fakes.fake_filesystem import FakeFilesystem
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.group_home import GroupHome
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of
-from tests.fakes.topic_host import TopicHost
 
 RETENTION_MS = 100_000
 HOLD_MS = 100_000
@@ -30,7 +27,7 @@ class Place:
     """One log of which groups have read so much, with a retention that looks when told to."""
 
     def __init__(self, *holding: str, hold_bytes: int = 10_000) -> None:
-        self.host = TopicHost(FakeFilesystem())
+        self.broker = asyncio.run(FakeBroker().start())
         settings = LogSettings(
             segment_bytes=1,
             retention_ms=RETENTION_MS,
@@ -38,22 +35,21 @@ class Place:
             retention_hold_max_ms=HOLD_MS,
             retention_hold_max_bytes=hold_bytes,
         )
-        self.log: LocalLog = self.host.directory.create("orders", 0, settings)
+        self.log: LocalLog = self.broker.directory.create("orders", 0, settings)
         for _ in range(5):
-            times = [self.host.clock.now_ms()] * SEGMENT
+            times = [self.broker.clock.now_ms()] * SEGMENT
             append(self.log, batch_of(b"a", b"b", timestamps_ms=times))
         self.log.sync()
         self.read: dict[str, int] = {}
-        self.retention = Retention()
+        self.retention = self.broker.housekeeping.retention
         self.retention.readers = self._readers
 
     async def _readers(self, topic: str, partition: int) -> Mapping[str, int]:
-        assert (topic, partition) == ("orders", 0)
-        return self.read
+        return self.read if (topic, partition) == ("orders", 0) else {}
 
     def look(self, later_ms: int = 0) -> int:
         """Pass some time and let retention look; where the log begins then."""
-        self.host.clock.advance_ms(later_ms)
+        self.broker.clock.advance_ms(later_ms)
         asyncio.run(self.retention.expire(self.log))
         self.log.sync()
         return self.log.start_offset
@@ -191,36 +187,26 @@ def test_topic_that_goes_while_groups_are_asked_is_left_alone(place: Place) -> N
         return {}
 
     place.retention.readers = gone
-    place.host.clock.advance_ms(RETENTION_MS + 1)
+    place.broker.clock.advance_ms(RETENTION_MS + 1)
     assert asyncio.run(place.retention.expire(place.log)) == []
 
 
 def test_upkeep_of_a_topic_that_goes_meanwhile_fails_nowhere(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    host = place.host
-    upkeep = Housekeeping(
-        host.directory,
-        host.flusher,
-        host.filesystem,
-        storage=StorageSettings(),
-        defaults=LogSettings(),
-        clock=host.clock,
-    )
-
     async def gone(_topic: str, _partition: int) -> Mapping[str, int]:
         place.log.discard()
         return {}
 
-    upkeep.retention.readers = gone
-    host.clock.advance_ms(RETENTION_MS + 1)
-    asyncio.run(upkeep._clean())
+    place.retention.readers = gone
+    place.broker.clock.advance_ms(RETENTION_MS + 1)
+    asyncio.run(place.broker.housekeeping.clean())
     assert warnings(caplog) == []
 
 
 def test_groups_tell_who_reads_a_partition() -> None:
     async def test() -> None:
-        home = GroupHome(TopicHost(FakeFilesystem()).clock)
+        home = await GroupHome().start()
         nobody = Committer("", None, -1)
         await home.groups.commit("a", nobody, [OffsetToCommit("t", 0, 7, -1, "")])
         await home.groups.commit("b", nobody, [OffsetToCommit("t", 1, 8, -1, "")])

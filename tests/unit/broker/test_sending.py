@@ -23,20 +23,19 @@ from millstream.records import Record, records_of
 from millstream.settings.names import OFFSETS_TOPIC
 from millstream.settings.topics import TopicSettings
 from millstream.storage.batch_walk import split_batches
-from tests.fakes.fake_filesystem import FakeFilesystem
-from tests.fakes.topic_host import TopicHost
+from tests.fakes.fake_broker import FakeBroker
 
 
-def run(test: Callable[[TopicHost, Sender], Coroutine[Any, Any, None]], **settings: Any) -> None:
+def run(test: Callable[[FakeBroker, Sender], Coroutine[Any, Any, None]], **settings: Any) -> None:
     async def main() -> None:
-        host = TopicHost(FakeFilesystem(), settings=TopicSettings(**settings))
+        host = FakeBroker(topics=TopicSettings(**settings))
         await host.start()
-        await test(host, Sender(host.topics, host.flusher, clock=host.clock))
+        await test(host, host.broker.sender)
 
     asyncio.run(main())
 
 
-def stored(host: TopicHost, topic: str, number: int = 0) -> list[list[Record]]:
+def stored(host: FakeBroker, topic: str, number: int = 0) -> list[list[Record]]:
     """The records of each batch."""
     log = host.topics.partition(topic, number).log
     return [
@@ -61,7 +60,7 @@ def test_hash_of_a_key_is_that_of_kafkas_clients(key: bytes, expected: int) -> N
 
 
 def test_sent_record_is_stored_as_it_was_and_on_disk() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=1, overrides={})
         headers = (("h", b"1"), ("h", None))
         sent = await sender.send("t", NewRecord(b"v", b"k", headers, timestamp_ms=77))
@@ -73,7 +72,7 @@ def test_sent_record_is_stored_as_it_was_and_on_disk() -> None:
 
 
 def test_records_sent_at_once_share_a_batch_in_the_order_of_sending() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=1, overrides={})
         sent = await asyncio.gather(*(sender.send("t", NewRecord(b"%d" % n)) for n in range(100)))
         assert [each.offset for each in sent] == list(range(100))
@@ -84,7 +83,7 @@ def test_records_sent_at_once_share_a_batch_in_the_order_of_sending() -> None:
 
 
 def test_batches_are_no_larger_than_the_topic_takes() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=1, overrides={"max.message.bytes": "1000"})
         results = await sender.send_many("t", [NewRecord(b"x" * 300) for _ in range(10)])
         assert [each.offset for each in results if isinstance(each, Sent)] == list(range(10))
@@ -94,7 +93,7 @@ def test_batches_are_no_larger_than_the_topic_takes() -> None:
 
 
 def test_record_that_is_refused_leaves_the_others_alone() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=2, overrides={"max.message.bytes": "1000"})
         results = await sender.send_many(
             "t",
@@ -112,7 +111,7 @@ def test_record_that_is_refused_leaves_the_others_alone() -> None:
 
 
 def test_keys_stay_in_one_partition_and_others_take_turns() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=3, overrides={})
         for key in (b"a", b"b", b"c", b"d"):
             places = {(await sender.send("t", NewRecord(b"", key))).partition for _ in range(3)}
@@ -124,7 +123,7 @@ def test_keys_stay_in_one_partition_and_others_take_turns() -> None:
 
 
 def test_topic_is_created_if_that_is_allowed() -> None:
-    async def may(host: TopicHost, sender: Sender) -> None:
+    async def may(host: FakeBroker, sender: Sender) -> None:
         await sender.send("new", NewRecord(b"v"))
         assert stored(host, "new")[0][0].value == b"v"
         with pytest.raises(InvalidName):
@@ -132,7 +131,7 @@ def test_topic_is_created_if_that_is_allowed() -> None:
         with pytest.raises(InvalidName):
             await sender.send(OFFSETS_TOPIC, NewRecord(b"v"))
 
-    async def may_not(host: TopicHost, sender: Sender) -> None:
+    async def may_not(host: FakeBroker, sender: Sender) -> None:
         with pytest.raises(UnknownTopic):
             await sender.send("new", NewRecord(b"v"))
         assert "new" not in host.shape()
@@ -145,7 +144,7 @@ def test_topic_is_not_created_for_what_it_would_refuse() -> None:
     too_large = NewRecord(b"x" * (2 << 20))
     nowhere = NewRecord(b"v", partition=2)
 
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         with pytest.raises(MessageTooLarge):
             await sender.send("new", too_large)
         with pytest.raises(UnknownPartition, match="would have no partition 2: only 2"):
@@ -163,7 +162,7 @@ def test_topic_is_not_created_for_what_it_would_refuse() -> None:
 
 
 def test_topic_that_another_creates_is_waited_for() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         creating = asyncio.create_task(host.topics.create("new", partitions=9, overrides={}))
         await asyncio.sleep(0)
         sent = await sender.send("new", NewRecord(b"v", partition=7))
@@ -174,7 +173,7 @@ def test_topic_that_another_creates_is_waited_for() -> None:
 
 
 def test_compacted_topic_takes_no_record_without_a_key() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=1, overrides={"cleanup.policy": "compact"})
         with pytest.raises(InvalidRecord):
             await sender.send("t", NewRecord(b"v"))
@@ -184,10 +183,9 @@ def test_compacted_topic_takes_no_record_without_a_key() -> None:
 
 
 def test_full_disk_is_told_to_all_who_wait() -> None:
-    async def test(host: TopicHost, sender: Sender) -> None:
+    async def test(host: FakeBroker, sender: Sender) -> None:
         await host.topics.create("t", partitions=1, overrides={})
-        disk = host.filesystem
-        assert isinstance(disk, FakeFilesystem)
+        disk = host.disk
         disk.space_bytes = disk.used_bytes
         results = await sender.send_many("t", [NewRecord(b"x" * 10_000) for _ in range(3)])
         assert all(isinstance(each, DiskFull) for each in results)

@@ -15,7 +15,7 @@ from millstream.storage.flusher import Done
 from millstream.storage.log_walk import sound_batches
 from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import PartitionLog
-from tests.fakes.topic_host import PromptFlusher
+from tests.fakes.fake_flusher import PromptFlusher
 
 
 class LateFlusher(PromptFlusher):

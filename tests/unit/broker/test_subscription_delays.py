@@ -18,14 +18,14 @@ Home = SubscriptionHome
 
 @contextmanager
 def subscribed(limits: SubscriptionLimits | None = None) -> Iterator[Home]:
-    home = Home(new_disk(), limits=limits)
+    home = Home(new_disk(), subscriptions=limits)
     home.run(home.subscribe())
     try:
         yield home
     except BaseException:
         home.abandon()
         raise
-    home.stop()
+    home.close()
 
 
 async def send_later(home: Home, delay_ms: int, *payload: bytes) -> None:
@@ -74,12 +74,12 @@ def test_message_for_later_outlives_a_crash() -> None:
         assert due_ms <= home.clock.now_ms() <= due_ms + 100
 
     home.run(go_on())
-    home.stop()
+    home.close()
 
 
 def test_what_is_for_later_is_known_before_anyone_receives() -> None:
     limits = SubscriptionLimits(read_ahead=10)
-    home = Home(new_disk(), limits=limits)
+    home = Home(new_disk(), subscriptions=limits)
     home.run(home.subscribe())
 
     async def begin() -> None:
@@ -88,7 +88,7 @@ def test_what_is_for_later_is_known_before_anyone_receives() -> None:
         await send_later(home, 5000, b"behind what is read ahead")
 
     home.run(begin())
-    home = home.restarted("lost", limits=limits)
+    home = home.restarted("lost", subscriptions=limits)
 
     async def look() -> None:
         looking = asyncio.create_task(home.subscriptions.run())
@@ -101,7 +101,7 @@ def test_what_is_for_later_is_known_before_anyone_receives() -> None:
         looking.cancel()
 
     home.run(look())
-    home.stop()
+    home.close()
 
 
 def test_messages_due_at_different_times_come_in_that_order() -> None:

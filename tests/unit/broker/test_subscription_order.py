@@ -21,14 +21,14 @@ ORDERED = ["exclusive", "failover", "key_shared"]
 def subscribed(
     limits: SubscriptionLimits | None = None, partitions: int = 1, **settings: Any
 ) -> Iterator[Home]:
-    home = Home(new_disk({"t": partitions, "t.dlq": 1}), limits=limits)
+    home = Home(new_disk({"t": partitions, "t.dlq": 1}), subscriptions=limits)
     home.run(home.subscribe(**settings))
     try:
         yield home
     except BaseException:
         home.abandon()
         raise
-    home.stop()
+    home.close()
 
 
 def attach(home: Home, name: str = "c", **options: Any) -> Consumer:

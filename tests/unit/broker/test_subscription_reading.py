@@ -27,7 +27,7 @@ def filled(batches: int, each: int) -> Iterator[Home]:
     except BaseException:
         home.abandon()
         raise
-    home.stop()
+    home.close()
 
 
 class Counted:

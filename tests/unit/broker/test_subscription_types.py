@@ -25,7 +25,7 @@ def subscribed(partitions: int = 1, **settings: Any) -> Iterator[Home]:
     except BaseException:
         home.abandon()
         raise
-    home.stop()
+    home.close()
 
 
 def attach(home: Home, name: str, **options: Any) -> Consumer:

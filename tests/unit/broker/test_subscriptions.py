@@ -35,14 +35,14 @@ def subscribed(
     partitions: int = 1, limits: SubscriptionLimits | None = None, **settings: Any
 ) -> Iterator[Home]:
     """A home with the subscription `s` of topic `t`."""
-    home = Home(new_disk({"t": partitions, "t.dlq": 1}), limits=limits)
+    home = Home(new_disk({"t": partitions, "t.dlq": 1}), subscriptions=limits)
     home.run(home.subscribe(**settings))
     try:
         yield home
     except BaseException:
         home.abandon()
         raise
-    home.stop()
+    home.close()
 
 
 def test_message_is_received_as_it_was_sent() -> None:
@@ -354,7 +354,7 @@ def test_deletion_survives_a_crash() -> None:
     home = home.restarted()
     home.run(asyncio.sleep(0))
     assert [each.name for each in home.subscriptions.list()] == ["kept"]
-    home.stop()
+    home.close()
 
 
 def test_closed_broker_sends_all_away() -> None:
@@ -394,7 +394,7 @@ def test_acknowledged_records_that_a_crash_took_do_not_hide_new_ones() -> None:
     # Nothing was stored since but that the log was cut.
     home = home.restarted("lost")
     assert home.received() == [b"new-0", b"new-1"]
-    home.stop()
+    home.close()
 
 
 def test_records_deleted_before_they_were_acknowledged_are_counted_as_lost() -> None:
@@ -441,7 +441,7 @@ def test_settings_survive_a_restart() -> None:
     home.run(home.subscribe(**settings))
     home = home.restarted()
     assert home.run(described(home)).settings == SubscriptionSettings(**settings)
-    home.stop()
+    home.close()
 
 
 def test_only_what_was_committed_is_received() -> None:
@@ -495,4 +495,4 @@ def test_acknowledgement_that_found_no_space_is_told_and_stored_when_there_is(
     home.run(asyncio.sleep(2))
     home = home.restarted("lost")
     assert home.received() == [b"b"]
-    home.stop()
+    home.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -24,32 +25,31 @@ from millstream.errors import (
     UnknownTopic,
     UnknownTopicId,
 )
+from millstream.records import Record, build
 from millstream.settings.log import LogSettings
-from millstream.settings.names import OFFSETS_TOPIC
+from millstream.settings.names import CATALOG_TOPIC, OFFSETS_TOPIC
 from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import LocalFilesystem
 from millstream.storage.local_log import LocalLog
+from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, values_of
-from tests.fakes.topic_host import PATH, TopicHost
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-async def started(disk: FakeFilesystem | None = None, **options: Any) -> TopicHost:
-    host = TopicHost(disk or FakeFilesystem(), **options)
-    await host.start()
-    return host
+async def started(disk: FakeFilesystem | None = None, **options: Any) -> FakeBroker:
+    return await FakeBroker(disk, **options).start()
 
 
-async def restarted(host: TopicHost, **options: Any) -> TopicHost:
-    host.close()
-    return await started(host.filesystem, first_id=1000, **options)  # type: ignore[arg-type]
+async def restarted(host: FakeBroker, **options: Any) -> FakeBroker:
+    await host.stop()
+    return await started(host.disk, first_id=1000, **options)
 
 
 # --- looking up
@@ -114,7 +114,7 @@ def test_cluster_id_is_made_up_once() -> None:
 
 def test_brokers_own_topic_does_not_follow_the_defaults() -> None:
     async def test() -> None:
-        host = await started(defaults=LogSettings(max_message_bytes=100, flush_ms=9))
+        host = await started(log=LogSettings(max_message_bytes=100, flush_ms=9))
         own = host.topics.partition(OFFSETS_TOPIC, 0).log
         assert own.settings.max_message_bytes > 1_000_000
         assert own.settings.flush_ms == LogSettings().flush_ms
@@ -144,7 +144,7 @@ def test_topic_survives_a_restart_with_all_that_is_known_of_it() -> None:
 
 def test_topic_without_a_number_of_partitions_gets_the_brokers() -> None:
     async def test() -> None:
-        host = await started(settings=TopicSettings(num_partitions=5))
+        host = await started(topics=TopicSettings(num_partitions=5))
         topic = await host.topics.create("orders", partitions=-1, overrides={})
         assert len(topic.partitions) == 5
         assert len((await host.topics.ensure("auto")).partitions) == 5
@@ -210,7 +210,7 @@ def test_refused_creation_changes_nothing() -> None:
 
 def test_checked_creation_tells_the_settings_and_changes_nothing() -> None:
     async def test() -> None:
-        host = await started(defaults=LogSettings(flush_ms=7))
+        host = await started(log=LogSettings(flush_ms=7))
         settings = host.topics.check_create("orders", partitions=1, overrides={"retention.ms": "5"})
         assert (settings.retention_ms, settings.flush_ms) == (5, 7)
         assert host.shape() == {}
@@ -347,17 +347,18 @@ def test_altered_segment_size_counts_from_the_next_append() -> None:
     run(test)
 
 
-def test_setting_that_this_version_does_not_take_is_left_out_with_a_note() -> None:
+def test_setting_that_this_version_does_not_take_is_left_out_with_a_note(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def test() -> None:
         host = await started()
         await host.topics.create("orders", partitions=1, overrides={"retention.ms": "5"})
-        log = host.topics._catalog_log
         topic_id = host.topics.get("orders").topic_id.hex()
         value = f'{{"id":"{topic_id}","partitions":1,"settings":{{"retention.ms":"x","a":"1"}}}}'
-        log.append([(b"topic/orders", value.encode())])
-        host.close()
-        again = TopicHost(host.filesystem, first_id=1000)
-        notes = await again.start()
+        catalog = host.directory.log(CATALOG_TOPIC, 0)
+        append(catalog, build([Record(0, 0, b"topic/orders", value.encode())]))
+        again = await restarted(host)
+        notes = [record.getMessage() for record in caplog.records]
         assert len(notes) == 2
         assert all("orders" in note for note in notes)
         assert again.topics.get("orders").settings == LogSettings()
@@ -386,7 +387,10 @@ def test_records_are_deleted_up_to_an_offset() -> None:
 # --- what other ways of making logs left behind
 
 
-def test_topic_that_no_catalog_knew_is_adopted(tmp_path: Path) -> None:
+def test_topic_that_no_catalog_knew_is_adopted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "millstream")
     directory = DataDirectory(
         LocalFilesystem(),
         str(tmp_path),
@@ -399,18 +403,18 @@ def test_topic_that_no_catalog_knew_is_adopted(tmp_path: Path) -> None:
     (tmp_path / "topics" / "not a name").mkdir()
 
     async def test() -> None:
-        host = TopicHost(LocalFilesystem(), str(tmp_path))
-        [note] = await host.start()
-        assert "'orders'" in note
+        host = await FakeBroker(LocalFilesystem(), str(tmp_path)).start()
+        assert "topic 'orders' was found on disk" in caplog.text
+        assert "not a name" in caplog.text
         topic = host.topics.get("orders")
         assert [p.log.end_offset for p in topic.partitions] == [0, 0, 1]
-        assert any("not a name" in note for note in host.directory.take_notes())
-        host.close()
-        again = TopicHost(LocalFilesystem(), str(tmp_path), first_id=1000)
-        assert await again.start() == []
+        await host.stop()
+        caplog.clear()
+        again = await FakeBroker(LocalFilesystem(), str(tmp_path), first_id=1000).start()
+        assert "found on disk" not in caplog.text
         assert again.topics.get("orders").topic_id == topic.topic_id
         assert values_of(again.topics.partition("orders", 2).log) == [b"a"]
-        again.close()
+        await again.stop()
 
     run(test)
 
@@ -420,7 +424,7 @@ def test_partition_that_the_disk_lost_is_created_again() -> None:
         disk = FakeFilesystem()
         host = await started(disk)
         await host.topics.create("orders", partitions=2, overrides={})
-        host.close()
+        await host.stop()
         for number in (0, 1):
             disk.remove_directory(f"{PATH}/topics/orders/{number}")
         again = await started(disk, first_id=1000)
@@ -437,7 +441,7 @@ def test_log_that_cannot_be_opened_fails_alone() -> None:
         for partition in topic.partitions:
             append(partition.log, batch_of(b"a", b"b"))
             partition.log.delete_records(1)
-        host.close()
+        await host.stop()
         disk.flip(f"{PATH}/topics/orders/0/log-start-offset", 3, 1)
         again = await started(disk, first_id=1000)
         broken, sound = again.topics.get("orders").partitions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -21,21 +22,19 @@ from millstream.errors import (
 from millstream.settings.names import OFFSETS_TOPIC
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_disk import SECTOR_BYTES
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, idempotent_batch, values_of
-from tests.fakes.topic_host import PATH, TopicHost
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(test())
 
 
-async def started(disk: FakeFilesystem | None = None, *, first_id: int = 1) -> TopicHost:
-    host = TopicHost(disk or FakeFilesystem(), first_id=first_id)
-    await host.start()
-    return host
+async def started(disk: FakeFilesystem | None = None, *, first_id: int = 1) -> FakeBroker:
+    return await FakeBroker(disk, first_id=first_id).start()
 
 
 def test_deleted_topic_is_gone_and_stays_gone() -> None:
@@ -49,8 +48,7 @@ def test_deleted_topic_is_gone_and_stays_gone() -> None:
             host.topics.get("orders")
         with pytest.raises(UnknownTopicId):
             host.topics.by_id(topic.topic_id)
-        assert host.released == [p.log for p in topic.partitions]
-        assert "orders" not in host.directories()
+        assert "orders" not in host.topic_directories()
         for mode in ("kept", "lost"):
             again = await started(disk.after_crash(mode), first_id=1000)
             assert again.shape() == {}
@@ -69,7 +67,7 @@ def test_new_topic_of_the_same_name_has_nothing_of_the_old_one() -> None:
         log.sync()
         # Closed segments of the old one are in the cache now.
         assert len(values_of(log)) == 5
-        host.checkpoint()
+        await host.housekeeping.checkpoint()
         await host.topics.delete("orders")
         new = await host.topics.create("orders", partitions=1, overrides={"segment.bytes": "300"})
         fresh = new.partitions[0].log
@@ -182,7 +180,7 @@ def test_partitions_that_are_being_added_go_with_the_topic() -> None:
         assert isinstance(added, UnknownTopic)
         assert deleted is None
         assert [log.name for log in host.directory.logs() if "orders" in log.name] == []
-        assert "orders" not in host.directories()
+        assert "orders" not in host.topic_directories()
 
     run(test)
 
@@ -247,14 +245,18 @@ def test_files_are_removed_later() -> None:
         # A process that ends before that leaves it to the next one.
         again = await started(disk.after_crash("kept"), first_id=1000)
         for each in (host, again):
-            each.remove_leftovers()
+            await each.housekeeping.remove_deleted()
             assert each.filesystem.directories(f"{PATH}/deleted") == []
             assert each.directory.take_leftovers() == []
 
     run(test)
 
 
-def test_files_that_cannot_be_moved_keep_the_name_until_the_next_start() -> None:
+def test_files_that_cannot_be_moved_keep_the_name_until_the_next_start(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "millstream")
+
     async def test() -> None:
         disk = FakeFilesystem()
         host = await started(disk)
@@ -265,9 +267,8 @@ def test_files_that_cannot_be_moved_keep_the_name_until_the_next_start() -> None
             host.topics.get("orders")
         with pytest.raises(AlreadyExists):
             await host.topics.create("orders", partitions=1, overrides={})
-        again = TopicHost(disk.after_crash("kept"), first_id=1000)
-        [note] = await again.start()
-        assert "'orders'" in note
+        again = await started(disk.after_crash("kept"), first_id=1000)
+        assert "topic 'orders' was being deleted" in caplog.text
         created = await again.topics.create("orders", partitions=1, overrides={})
         assert isinstance(created.partitions[0].log, LocalLog)
 
@@ -283,7 +284,7 @@ def test_topic_deleted_on_a_full_disk_gives_its_room_back(
         topic = await host.topics.create("orders", partitions=1, overrides={})
         for _ in range(50):
             append(topic.partitions[0].log, batch_of(b"a" * 1000))
-        host.checkpoint()
+        await host.housekeeping.checkpoint()
         # Room for the catalog's next record, which may fit in its last sector, and nothing else.
         disk.space_bytes = disk.used_bytes
         try:
@@ -292,7 +293,7 @@ def test_topic_deleted_on_a_full_disk_gives_its_room_back(
             disk.space_bytes += SECTOR_BYTES
             await host.topics.delete("orders")
         assert "No space left" in caplog.text
-        host.remove_leftovers()
+        await host.housekeeping.remove_deleted()
         assert disk.used_bytes < disk.space_bytes - 50_000
         again = await started(disk.after_crash("kept"), first_id=1000)
         assert again.shape() == {}

@@ -11,39 +11,39 @@ from typing import Any
 import pytest
 
 from millstream.broker.transaction_registry import Way
-from millstream.broker.transactions import TransactionCoordinator
 from millstream.errors import (
     FencedProducer,
     InvalidTransactionState,
     MillstreamError,
     OutOfOrderSequence,
-    StorageFailure,
     Superseded,
-    Unavailable,
     UnknownProducer,
     UnknownTransaction,
 )
 from millstream.records import ControlType, build_control
+from millstream.settings.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from millstream.settings.transactions import TransactionSettings
 from millstream.transactions.commands import End, InitProducer
 from millstream.transactions.transaction import TransactionState
-from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.open_door import until
+from tests.fakes.sample_batches import batch_of
+from tests.fakes.simulated_loop import run_simulated
 from tests.fakes.transaction_home import TransactionHome, Writer
 
 BOTH_KINDS = pytest.mark.parametrize("bumps_epoch", [True, False], ids=["new", "old"])
 
 
 def run(test: Callable[[TransactionHome], Coroutine[Any, Any, None]], **settings: int) -> None:
+    home = TransactionHome(transactions=TransactionSettings(**settings))
+
     async def main() -> None:
-        home = TransactionHome(settings=TransactionSettings(**settings))
         await home.start()
         await home.topics.create("a", partitions=2, overrides={})
         await home.topics.create("b", partitions=1, overrides={})
         await test(home)
         await home.stop()
 
-    asyncio.run(main())
+    run_simulated(main(), home.clock)
 
 
 async def begun(home: TransactionHome, name: str = "w", *, bumps_epoch: bool = True) -> Writer:
@@ -223,10 +223,8 @@ def test_id_that_nobody_uses_is_forgotten_for_good() -> None:
         await until(lambda: not home.transactions.registry.list(now_ms=0))
         with pytest.raises(UnknownTransaction):
             home.transactions.registry.describe("w")
-        home.host.close()
-        again = TransactionHome(home.host.filesystem, first_id=100)
-        await again.start()
-        assert again.transactions.registry.list(now_ms=0) == []
+        await home.restart()
+        assert home.transactions.registry.list(now_ms=0) == []
 
     run(test, id_expiration_ms=20)
 
@@ -243,7 +241,7 @@ def test_unknown_ids_are_refused_and_leave_nothing_behind() -> None:
         with pytest.raises(MillstreamError):
             await home.transactions.init_producer(InitProducer("stranger", 0))
         assert home.transactions.registry.list(now_ms=0) == []
-        assert home.transactions.registry._by_name == {}
+        assert list(home.transactions.registry.all()) == []
 
     run(test)
 
@@ -259,23 +257,14 @@ def test_topic_that_is_deleted_does_not_keep_a_transaction_from_ending() -> None
     run(test)
 
 
-def test_partition_that_takes_no_marker_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_that_takes_no_marker_is_told_later() -> None:
     async def test(home: TransactionHome) -> None:
-        monkeypatch.setattr("millstream.broker.transactions._RETRY_S", 0.01)
         writer = await begun(home)
-        log = home.partition("b", 0).log
-        append, is_ill = log.append, True
-
-        def append_or_not(batches: Any) -> Any:
-            if is_ill:
-                return [StorageFailure(path="b/0", operation="append", reason="ill")]
-            return append(batches)
-
-        monkeypatch.setattr(log, "append", append_or_not)
+        home.disk.full_paths = ["*/topics/b/*"]
         await home.end(writer, is_commit=True)
         assert home.transactions.registry.describe("w").state is TransactionState.PREPARE_COMMIT
         assert (home.committed("a"), home.committed("b")) == ([b"one", b"two"], [])
-        is_ill = False
+        home.disk.full_paths = []
         await until(lambda: not home.transactions.registry.describe("w").state.is_ending)
         assert home.committed("b") == [b"three"]
         home.write(writer, "a", 0, b"next")
@@ -286,127 +275,88 @@ def test_partition_that_takes_no_marker_is_told_later(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_decided_transaction_is_completed_after_a_crash(is_commit: bool) -> None:
-    async def main() -> None:
-        disk = FakeFilesystem()
-        home = TransactionHome(disk)
-        await home.start()
-        for name in ("a", "b"):
-            await home.topics.create(name, partitions=1, overrides={})
+    async def test(home: TransactionHome) -> None:
         writer = await begun(home)
         await home.commit_offset(writer, "g", "b", 1)
-
-        async def crash(_: object) -> None:
-            raise StorageFailure(path="a/0", operation="append", reason="crash")
-
-        home.markers.write = crash  # type: ignore[method-assign,assignment]
+        # No partition takes a marker.
+        home.disk.full_paths = ["*/topics/[ab]/*", f"*/topics/{OFFSETS_TOPIC}/*"]
         await home.end(writer, is_commit=is_commit)
-        again = TransactionHome(disk.after_crash("lost"), first_id=100)
-        await again.start()
-        assert again.committed("a") == ([b"one", b"two"] if is_commit else [])
-        assert again.committed("b") == ([b"three"] if is_commit else [])
-        assert await again.committed_offset("g", "b") == (1 if is_commit else None)
-        assert not again.transactions.registry.describe("w").state.is_ending
-        log = again.partition("a", 0).log
+        await home.crash()
+        assert home.committed("a") == ([b"one", b"two"] if is_commit else [])
+        assert home.committed("b") == ([b"three"] if is_commit else [])
+        assert await home.committed_offset("g", "b") == (1 if is_commit else None)
+        assert not home.transactions.registry.describe("w").state.is_ending
+        log = home.partition("a", 0).log
         assert log.last_stable_offset == log.end_offset
-        again.write(writer, "a", 0, b"next")
-        await again.end(writer, is_commit=True)
-        assert again.committed("a")[-1] == b"next"
+        home.write(writer, "a", 0, b"next")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a")[-1] == b"next"
 
-    asyncio.run(main())
+    run(test)
 
 
 def test_ongoing_transaction_goes_on_after_a_crash() -> None:
-    async def main() -> None:
-        disk = FakeFilesystem()
-        home = TransactionHome(disk)
-        await home.start()
-        for name in ("a", "b"):
-            await home.topics.create(name, partitions=1, overrides={})
+    async def test(home: TransactionHome) -> None:
         writer = await begun(home)
-        again = TransactionHome(disk.after_crash("lost"), first_id=100)
-        await again.start()
-        assert again.committed("a") == []
-        again.write(writer, "a", 0, b"more")
-        await again.end(writer, is_commit=True)
-        assert again.committed("a") == [b"one", b"two", b"more"]
+        await home.crash()
+        assert home.committed("a") == []
+        home.write(writer, "a", 0, b"more")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"one", b"two", b"more"]
 
-    asyncio.run(main())
+    run(test)
 
 
 def test_open_transaction_that_no_coordinator_knows_is_aborted_at_start() -> None:
-    async def main() -> None:
-        disk = FakeFilesystem()
-        home = TransactionHome(disk)
-        await home.start()
-        await home.topics.create("a", partitions=1, overrides={})
+    async def test(home: TransactionHome) -> None:
         writer = await home.writer()
         home.write(writer, "a", 0, b"known")
-        stranger = Writer("stranger", 777, 3)
-        home.transactions.admit = lambda *_, **__: 0  # type: ignore[method-assign]
-        home.write(stranger, "a", 0, b"unknown")
-        again = TransactionHome(disk.after_crash("lost"), first_id=100)
-        await again.start()
-        log = again.partition("a", 0).log
+        unknown = batch_of(b"unknown", producer_id=777, epoch=3, sequence=0, transactional=True)
+        home.partition("a", 0).log.append([unknown])
+        home.partition("a", 0).log.sync()
+        await home.crash()
+        log = home.partition("a", 0).log
         assert [each.producer_id for each in log.producers.open_transactions()] == [
             writer.producer_id
         ]
-        await again.end(writer, is_commit=True)
-        assert again.committed("a") == [b"known"]
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"known"]
 
-    asyncio.run(main())
+    run(test)
 
 
 def test_batch_whose_transaction_was_not_stored_counts_when_it_is_sent_again() -> None:
-    async def main() -> None:
-        disk = FakeFilesystem()
-        home = TransactionHome(disk)
-        await home.start()
-        await home.topics.create("a", partitions=1, overrides={})
+    async def test(home: TransactionHome) -> None:
         writer = await home.writer()
         # The sync of the log of transactions comes too late.
         home.write(writer, "a", 0, b"once", is_settled=False)
-        again = TransactionHome(disk.after_crash("lost"), first_id=100)
-        await again.start()
-        assert again.partition("a", 0).log.end_offset == 1
+        await home.crash()
+        assert home.partition("a", 0).log.end_offset == 1
         writer.sequences = None
-        again.write(writer, "a", 0, b"once")
-        await again.end(writer, is_commit=True)
-        assert again.committed("a") == [b"once"]
+        home.write(writer, "a", 0, b"once")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"once"]
 
-    asyncio.run(main())
+    run(test)
 
 
-def test_transaction_that_cannot_be_taken_up_yet_is_not_aborted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def main() -> None:
-        monkeypatch.setattr("millstream.broker.transactions._RETRY_S", 0.01)
-        disk = FakeFilesystem()
-        home = TransactionHome(disk)
-        await home.start()
-        await home.topics.create("a", partitions=1, overrides={})
+def test_transaction_that_cannot_be_taken_up_yet_is_not_aborted() -> None:
+    async def test(home: TransactionHome) -> None:
         writer = await home.writer()
         home.write(writer, "a", 0, b"once", is_settled=False)
-        again = TransactionHome(disk.after_crash("lost"), first_id=100)
-        is_full, store = True, TransactionCoordinator._store
-
-        def store_or_not(*arguments: Any) -> None:
-            if is_full:
-                raise Unavailable
-            store(*arguments)
-
-        monkeypatch.setattr(TransactionCoordinator, "_store", store_or_not)
-        await again.start()
-        log = again.partition("a", 0).log
+        disk = home.filesystem = home.disk.after_crash("lost")
+        disk.full_paths = [f"*/topics/{TRANSACTIONS_TOPIC}/*.log"]
+        await home.start()
+        log = home.partition("a", 0).log
         assert (log.end_offset, log.last_stable_offset) == (1, 0)
-        is_full = False
-        await until(lambda: again.transactions.registry.describe("w").partitions)
+        disk.full_paths = []
+        await until(lambda: home.transactions.registry.describe("w").partitions)
         writer.sequences = None
-        again.write(writer, "a", 0, b"once")
-        await again.end(writer, is_commit=True)
-        assert again.committed("a") == [b"once"]
+        home.write(writer, "a", 0, b"once")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"once"]
 
-    asyncio.run(main())
+    run(test)
 
 
 def test_marker_of_a_small_topic_is_not_too_large() -> None:

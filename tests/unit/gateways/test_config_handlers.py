@@ -31,7 +31,6 @@ from millstream.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
-from millstream.settings.loader import Settings
 from millstream.settings.log import LogSettings
 from millstream.settings.overrides import TOPIC_SETTINGS
 from tests.fakes.admin_desk import AdminDesk, versions_of
@@ -47,19 +46,19 @@ def desk() -> AdminDesk:
     return desk_with_topic()
 
 
-def desk_with_topic(settings: Settings | None = None) -> AdminDesk:
-    desk = AdminDesk(settings)
+def desk_with_topic(**settings: Any) -> AdminDesk:
+    desk = AdminDesk(**settings)
 
     async def create() -> None:
         await desk.started()
-        await desk.host.topics.create("orders", partitions=2, overrides={"retention.ms": "5"})
+        await desk.topics.create("orders", partitions=2, overrides={"retention.ms": "5"})
 
     asyncio.run(create())
     return desk
 
 
 def overrides(desk: AdminDesk) -> dict[str, str]:
-    return dict(desk.host.topics.get("orders").overrides)
+    return dict(desk.topics.get("orders").overrides)
 
 
 # --- DescribeConfigs
@@ -85,7 +84,7 @@ def describe(
 
 @pytest.mark.parametrize("version", versions_of(describe_configs))
 def test_all_settings_of_a_topic_are_shown_with_their_source(version: int) -> None:
-    desk = desk_with_topic(Settings(log=LogSettings(flush_ms=7)))
+    desk = desk_with_topic(log=LogSettings(flush_ms=7))
     result = describe(desk, TOPIC, "orders", version=version, include_synonyms=True)
     assert result.error_code == 0
     shown = {each.name: each for each in result.configs}
@@ -106,7 +105,7 @@ def test_all_settings_of_a_topic_are_shown_with_their_source(version: int) -> No
 
 
 def test_settings_of_the_brokers_own_topic_are_those_that_hold() -> None:
-    desk = desk_with_topic(Settings(log=LogSettings(flush_ms=7)))
+    desk = desk_with_topic(log=LogSettings(flush_ms=7))
     result = describe(desk, TOPIC, "__consumer_offsets")
     shown = {each.name: each.value for each in result.configs}
     assert (shown["flush.ms"], shown["cleanup.policy"]) == ("1000", "compact")
@@ -236,7 +235,7 @@ def test_settings_are_changed_one_by_one(desk: AdminDesk, version: int) -> None:
 def test_words_are_added_to_and_taken_from_a_list(desk: AdminDesk) -> None:
     policy = "cleanup.policy"
     assert change(desk, (policy, APPEND, "compact")) == [0]
-    assert desk.host.topics.get("orders").settings.cleanup_policy == {"compact", "delete"}
+    assert desk.topics.get("orders").settings.cleanup_policy == {"compact", "delete"}
     assert change(desk, (policy, APPEND, "compact")) == [0]
     assert change(desk, (policy, SUBTRACT, "delete")) == [0]
     assert overrides(desk)[policy] == "compact"
@@ -289,7 +288,7 @@ def delete(desk: AdminDesk, topic: str, number: int, offset: int, version: int =
 
 @pytest.mark.parametrize("version", versions_of(delete_records))
 def test_records_before_an_offset_are_deleted(desk: AdminDesk, version: int) -> None:
-    append(desk.host.topics.partition("orders", 1).log, batch_of(*[b"."] * 10))
+    append(desk.topics.partition("orders", 1).log, batch_of(*[b"."] * 10))
     assert delete(desk, "orders", 1, 4, version) == (0, 4)
     assert delete(desk, "orders", 1, 2, version) == (0, 4)
     assert delete(desk, "orders", 1, 11, version) == (1, -1)
@@ -310,7 +309,7 @@ def test_records_that_are_not_to_be_deleted_are_refused(desk: AdminDesk) -> None
 @pytest.mark.parametrize("version", versions_of(describe_log_dirs))
 def test_size_of_each_log_is_told(desk: AdminDesk, version: int) -> None:
     batch = batch_of(b"." * 1000)
-    append(desk.host.topics.partition("orders", 1).log, batch)
+    append(desk.topics.partition("orders", 1).log, batch)
     answer = desk.ask(describe_log_dirs, DescribeLogDirsRequest(topics=None), version)
     [directory] = answer.results
     assert (directory.error_code, directory.log_dir) == (0, "/data")

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from millstream.broker.broker import Broker
-from millstream.broker.group_topics import GroupTopics
-from millstream.broker.groups import GroupCoordinator
-from millstream.broker.pipelines import Pipelines
-from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.reading import Reader
-from millstream.broker.sending import Sender
-from millstream.broker.subscriptions import Subscriptions
-from millstream.broker.transactions import TransactionCoordinator
-from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import consumer_group_describe, consumer_group_heartbeat
 from millstream.protocol.messages.consumer_group_describe import (
@@ -30,50 +19,14 @@ from millstream.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from millstream.settings.loader import Settings
-from millstream.settings.names import OFFSETS_TOPIC
+from tests.fakes.admin_desk import AdminDesk
 from tests.fakes.fake_filesystem import FakeFilesystem
-from tests.fakes.topic_host import TopicHost
 
 Scene = Callable[["Door"], Coroutine[Any, Any, None]]
 
 
-class Door:
-    def __init__(self, host: TopicHost) -> None:
-        self.host = host
-        ids = count(1)
-        settings = Settings()
-        groups = GroupCoordinator(
-            host.topics.state_log(OFFSETS_TOPIC),
-            settings=settings.groups,
-            clock=host.clock,
-            topics=GroupTopics(host.topics).view,
-            new_member_id=lambda _: f"made-{next(ids)}",
-        )
-        groups.replay()
-        self.broker = Broker(
-            topics=host.topics,
-            groups=groups,
-            transactions=cast(TransactionCoordinator, None),
-            subscriptions=cast(Subscriptions, None),
-            pipelines=cast(Pipelines, None),
-            producer_ids=ProducerIds(host.topics.allocate_producer_ids),
-            sender=Sender(host.topics, host.flusher, clock=host.clock),
-            reader=Reader(max_unpacked_bytes=1 << 20),
-            flusher=host.flusher,
-            clock=host.clock,
-            settings=settings,
-        )
-
-    def context(self, version: int = 1) -> Context:
-        return Context(
-            broker=self.broker,
-            version=version,
-            client_id="client",
-            client_host="/127.0.0.1",
-            connection=1,
-            advertised=("127.0.0.1", 9092),
-        )
+class Door(AdminDesk):
+    """Members of a group, and a broker."""
 
     async def beat(
         self, member_id: str, epoch: int, *, version: int = 1, **fields: Any
@@ -96,30 +49,27 @@ class Door:
 
     async def describe(self, group_id: str) -> DescribedGroup:
         request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-        response = await consumer_group_describe.handle(request, self.context())
+        response = await consumer_group_describe.handle(request, self.context(1))
         [group] = response.groups
         return group
 
 
 def play(scene: Scene, filesystem: FakeFilesystem | None = None) -> None:
     async def run() -> None:
-        host = TopicHost(filesystem or FakeFilesystem())
-        await host.start()
-        if "t" not in host.shape():
-            await host.topics.create("t", partitions=2, overrides={})
-        door = Door(host)
+        door = await Door(filesystem, first_id=100 if filesystem else 1).start()
+        if "t" not in door.shape():
+            await door.topics.create("t", partitions=2, overrides={})
         try:
             await scene(door)
         finally:
-            door.broker.groups.close()
-            host.close()
+            await door.stop()
 
     asyncio.run(run())
 
 
 def test_member_joins_goes_on_and_is_described() -> None:
     async def scene(door: Door) -> None:
-        topic_id = door.host.topics.get("t").topic_id
+        topic_id = door.topics.get("t").topic_id
         reply = await door.join("m1", instance_id="i1", rack_id="r1")
         assert (reply.error_code, reply.member_id, reply.member_epoch) == (0, "m1", 1)
         assert reply.heartbeat_interval_ms == 5000
@@ -165,7 +115,7 @@ def test_group_is_the_same_after_a_restart() -> None:
 
 def test_only_the_oldest_version_leaves_the_id_to_the_broker() -> None:
     async def scene(door: Door) -> None:
-        assert (await door.join("", version=0)).member_id == "made-1"
+        assert (await door.join("", version=0)).member_id == "-1"
         refused = await door.join("", version=1)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
         assert refused.error_message
@@ -212,7 +162,7 @@ def test_groups_that_are_not_there_are_said_to_be_unknown() -> None:
 def test_partitions_of_a_deleted_topic_are_described_without_its_name() -> None:
     async def scene(door: Door) -> None:
         await door.join("m1")
-        await door.host.topics.delete("t")
+        await door.topics.delete("t")
         [member] = (await door.describe("g")).members
         assert [part.topic_name for part in member.assignment.topic_partitions] == [""]
 

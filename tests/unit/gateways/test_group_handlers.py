@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from itertools import count
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from millstream.broker.broker import Broker
-from millstream.broker.group_topics import GroupTopics
-from millstream.broker.groups import GroupCoordinator
-from millstream.broker.pipelines import Pipelines
-from millstream.broker.producer_ids import ProducerIds
-from millstream.broker.reading import Reader
-from millstream.broker.sending import Sender
-from millstream.broker.subscriptions import Subscriptions
-from millstream.broker.transactions import TransactionCoordinator
-from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import (
     delete_groups,
@@ -35,7 +24,6 @@ from millstream.gateways.kafka.handlers import (
     sync_group,
 )
 from millstream.groups.offsets import Committer, OffsetToCommit
-from millstream.protocol.codec import decode, encode
 from millstream.protocol.messages.join_group import JoinGroupRequestProtocol
 from millstream.protocol.messages.leave_group import MemberIdentity
 from millstream.protocol.messages.offset_commit import (
@@ -53,50 +41,15 @@ from millstream.protocol.messages.offset_fetch import (
 )
 from millstream.protocol.messages.sync_group import SyncGroupRequestAssignment
 from millstream.settings.groups import GroupSettings
-from millstream.settings.loader import Settings
-from millstream.settings.names import OFFSETS_TOPIC
-from tests.fakes.fake_filesystem import FakeFilesystem
-from tests.fakes.topic_host import TopicHost
+from tests.fakes.admin_desk import AdminDesk
 
 
-class Door:
-    def __init__(self, host: TopicHost) -> None:
-        ids = count(1)
-        groups = GroupCoordinator(
-            host.topics.state_log(OFFSETS_TOPIC),
-            settings=GroupSettings(initial_rebalance_delay_ms=0),
-            clock=host.clock,
-            topics=GroupTopics(host.topics).view,
-            new_member_id=lambda name: f"{name}-{next(ids)}",
-        )
-        self.broker = Broker(
-            topics=host.topics,
-            groups=groups,
-            transactions=cast(TransactionCoordinator, None),
-            subscriptions=cast(Subscriptions, None),
-            pipelines=cast(Pipelines, None),
-            producer_ids=ProducerIds(host.topics.allocate_producer_ids),
-            sender=Sender(host.topics, host.flusher, clock=host.clock),
-            reader=Reader(max_unpacked_bytes=1 << 20),
-            flusher=host.flusher,
-            clock=host.clock,
-            settings=Settings(),
-        )
+class Door(AdminDesk):
+    """Members of a group, and a broker."""
 
     async def call(self, api: ModuleType, version: int = -1, **fields: Any) -> Any:
-        """The answer to a request, both by way of their bytes."""
-        version = api.VERSIONS[1] if version < 0 else version
-        request = decode(api.REQUEST, version, encode(api.REQUEST(**fields), version))
-        context = Context(
-            broker=self.broker,
-            version=version,
-            client_id="client",
-            client_host="/127.0.0.1",
-            connection=1,
-            advertised=("localhost", 9092),
-        )
-        response = await api.handle(request, context)
-        return decode(type(response), version, encode(response, version))
+        """The response to a request, both by way of their bytes."""
+        return await self.handle(api, api.REQUEST(**fields), None if version < 0 else version)
 
     async def join(self, version: int = 3, **fields: Any) -> Any:
         return await self.call(
@@ -152,15 +105,12 @@ class Door:
 
 def play(scene: Callable[[Door], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
-        host = TopicHost(FakeFilesystem())
-        await host.start()
-        await host.topics.create("t", partitions=2, overrides={})
-        door = Door(host)
+        door = await Door(groups=GroupSettings(initial_rebalance_delay_ms=0)).start()
+        await door.topics.create("t", partitions=2, overrides={})
         try:
             await scene(door)
         finally:
-            door.broker.groups.close()
-            host.close()
+            await door.stop()
 
     asyncio.run(run())
 
@@ -180,7 +130,7 @@ def test_coordinator_of_everything_is_this_broker(version: int) -> None:
             assert (found.error_code, found.node_id, found.host, found.port) == (
                 0,
                 0,
-                "localhost",
+                "broker.test",
                 9092,
             )
 

@@ -39,7 +39,6 @@ from millstream.protocol.messages.describe_topic_partitions import (
 from millstream.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.protocol.notation import NO_UUID
-from millstream.settings.loader import Settings
 from millstream.settings.topics import TopicSettings
 from tests.fakes.admin_desk import AdminDesk, versions_of
 
@@ -99,7 +98,7 @@ def test_metadata_shows_the_broker_and_all_topics(desk: AdminDesk, version: int)
         assert answer.controller_id == 0
         assert [shown[n].is_internal for n in ("orders", "__consumer_offsets")] == [False, True]
     if version >= 2:
-        assert answer.cluster_id == desk.host.topics.cluster_id
+        assert answer.cluster_id == desk.topics.cluster_id
     if version >= 7:
         assert [p.leader_epoch for p in orders.partitions] == [0, 0]
     if version >= 8:
@@ -115,18 +114,18 @@ def test_metadata_of_no_topics_is_that_of_the_broker(desk: AdminDesk) -> None:
 
 @pytest.mark.parametrize("version", versions_of(metadata))
 def test_topic_is_created_by_who_first_asks_for_it(version: int) -> None:
-    desk = AdminDesk(Settings(topics=TopicSettings(num_partitions=3)))
+    desk = AdminDesk(topics=TopicSettings(num_partitions=3))
     [answer] = metadata_of(desk, "orders", version=version).topics
     assert (answer.error_code, len(answer.partitions)) == (0, 3)
-    assert len(desk.host.topics.get("orders").partitions) == 3
+    assert len(desk.topics.get("orders").partitions) == 3
 
 
 def test_topic_is_not_created_when_client_or_broker_will_not_have_it(desk: AdminDesk) -> None:
-    strict = AdminDesk(Settings(topics=TopicSettings(auto_create=False)))
+    strict = AdminDesk(topics=TopicSettings(auto_create=False))
     for asked, options in ((desk, {"allow_auto_topic_creation": False}), (strict, {})):
         [answer] = metadata_of(asked, "orders", **options).topics
         assert (answer.name, answer.error_code) == ("orders", 3)
-        assert asked.host.shape() == {}
+        assert asked.shape() == {}
 
 
 @pytest.mark.parametrize("may_create", [True, False])
@@ -179,23 +178,23 @@ def test_topic_is_created_with_its_settings(desk: AdminDesk, version: int) -> No
     request = CreateTopicsRequest(topics=[topic("orders", 2, configs={"retention.ms": "5"})])
     [answer] = desk.ask(create_topics, request, version).topics
     assert (answer.name, answer.error_code, answer.error_message) == ("orders", 0, None)
-    assert desk.host.shape() == {"orders": (2, {"retention.ms": "5"})}
+    assert desk.shape() == {"orders": (2, {"retention.ms": "5"})}
     if version >= 5:
         assert (answer.num_partitions, answer.replication_factor) == (2, 1)
         configs = {each.name: each for each in answer.configs}
         assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
         assert configs["segment.bytes"].config_source == 5
     if version >= 7:
-        assert answer.topic_id == desk.host.topics.get("orders").topic_id
+        assert answer.topic_id == desk.topics.get("orders").topic_id
 
 
 def test_what_is_left_to_the_broker_is_its_default() -> None:
-    desk = AdminDesk(Settings(topics=TopicSettings(num_partitions=4)))
+    desk = AdminDesk(topics=TopicSettings(num_partitions=4))
     checked, *_ = create(desk, topic("orders", -1, -1), validate_only=True)
     assert (checked.error_code, checked.num_partitions, checked.topic_id) == (0, 4, NO_UUID)
-    assert desk.host.shape() == {}
+    assert desk.shape() == {}
     create(desk, topic("orders", -1, -1))
-    assert desk.host.shape() == {"orders": (4, {})}
+    assert desk.shape() == {"orders": (4, {})}
 
 
 @pytest.mark.parametrize("validate_only", [True, False])
@@ -221,7 +220,7 @@ def test_creation_that_cannot_be_is_refused(
     [answer] = create(desk, asked, validate_only=validate_only)
     assert (answer.name, answer.error_code) == (asked.name, code)
     assert answer.error_message
-    assert list(desk.host.shape()) == ["taken"]
+    assert list(desk.shape()) == ["taken"]
 
 
 def assigned(*brokers: list[int]) -> list[CreatableReplicaAssignment]:
@@ -234,7 +233,7 @@ def assigned(*brokers: list[int]) -> list[CreatableReplicaAssignment]:
 def test_partitions_may_be_assigned_by_hand_to_the_one_broker(desk: AdminDesk) -> None:
     [answer] = create(desk, topic("orders", -1, -1, assignments=assigned([0], [0], [0])))
     assert answer.error_code == 0
-    assert desk.host.shape() == {"orders": (3, {})}
+    assert desk.shape() == {"orders": (3, {})}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +256,7 @@ def test_assignment_that_cannot_be_is_refused(
 def test_topic_that_is_named_twice_is_refused_and_others_are_created(desk: AdminDesk) -> None:
     answers = create(desk, topic("twice"), topic("once"), topic("twice", 3))
     assert [(each.name, each.error_code) for each in answers] == [("twice", 42), ("once", 0)]
-    assert list(desk.host.shape()) == ["once"]
+    assert list(desk.shape()) == ["once"]
 
 
 # --- DeleteTopics
@@ -272,7 +271,7 @@ def test_topics_are_deleted_by_name(desk: AdminDesk, version: int) -> None:
     )
     answers = desk.ask(delete_topics, request, version).responses
     assert [(e.name, e.error_code) for e in answers] == list(zip(names, [0, 3, 17], strict=True))
-    assert list(desk.host.shape()) == ["b"]
+    assert list(desk.shape()) == ["b"]
 
 
 def test_topics_are_deleted_by_id(desk: AdminDesk) -> None:
@@ -295,11 +294,11 @@ def test_topic_to_be_deleted_twice_is_refused(desk: AdminDesk) -> None:
     create(desk, topic("a"))
     answers = desk.ask(delete_topics, DeleteTopicsRequest(topic_names=["a", "a"]), 5).responses
     assert [each.error_code for each in answers] == [42]
-    assert list(desk.host.shape()) == ["a"]
+    assert list(desk.shape()) == ["a"]
 
 
 def test_deletion_can_be_forbidden() -> None:
-    desk = AdminDesk(Settings(topics=TopicSettings(delete_enable=False)))
+    desk = AdminDesk(topics=TopicSettings(delete_enable=False))
     create(desk, topic("a"))
     for version, code in ((2, 42), (3, 73)):
         request = DeleteTopicsRequest(topic_names=["a"])
@@ -321,7 +320,7 @@ def test_topic_gets_more_partitions(desk: AdminDesk, version: int) -> None:
     request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="a", count=3)])
     [answer] = desk.ask(create_partitions, request, version).results
     assert (answer.name, answer.error_code, answer.error_message) == ("a", 0, None)
-    assert desk.host.shape() == {"a": (3, {})}
+    assert desk.shape() == {"a": (3, {})}
 
 
 def test_partitions_that_cannot_be_added_are_refused(desk: AdminDesk) -> None:
@@ -339,7 +338,7 @@ def test_partitions_that_cannot_be_added_are_refused(desk: AdminDesk) -> None:
     twice = CreatePartitionsTopic(name="a", count=4)
     assert more(desk, twice, CreatePartitionsTopic(name="b", count=2), twice) == [42, 0]
     assert more(desk, twice, validate_only=True) == [0]
-    assert desk.host.shape() == {"a": (2, {}), "b": (2, {})}
+    assert desk.shape() == {"a": (2, {}), "b": (2, {})}
     assert more(desk, CreatePartitionsTopic(name="a", count=3, assignments=only_here)) == [0]
 
 
@@ -350,7 +349,7 @@ def test_partitions_that_cannot_be_added_are_refused(desk: AdminDesk) -> None:
 def test_cluster_is_the_one_broker(desk: AdminDesk, version: int) -> None:
     answer = desk.ask(describe_cluster, DescribeClusterRequest(), version)
     assert (answer.error_code, answer.controller_id) == (0, 0)
-    assert answer.cluster_id == desk.host.topics.cluster_id
+    assert answer.cluster_id == desk.topics.cluster_id
     assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(0, "broker.test", 9092)]
     assert answer.cluster_authorized_operations == NOT_ASKED
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True)

@@ -7,8 +7,11 @@ import threading
 
 import pytest
 
+from millstream.clock import ManualClock
 from millstream.errors import StorageFailure, TooManyFiles
 from millstream.settings.log import LogSettings
+from millstream.settings.storage import StorageSettings
+from millstream.storage.data_directory import DataDirectory
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
 from millstream.storage.recovery import SYNC_FAILED
@@ -16,8 +19,8 @@ from tests.fakes.fake_filesystem import FakeFile, FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, idempotent_batch, values_of
-from tests.fakes.topic_host import PATH, TopicHost
 
+PATH = "/data"
 SETTINGS = LogSettings(segment_bytes=300)
 
 
@@ -42,6 +45,11 @@ class CrampedFilesystem(FakeFilesystem):
             raise OSError(errno.EMFILE, "Too many open files", path)
 
 
+def opened(disk: FakeFilesystem) -> DataDirectory:
+    storage = StorageSettings(closing_threads=1)
+    return DataDirectory(disk, PATH, storage=storage, defaults=SETTINGS, clock=ManualClock())
+
+
 @pytest.fixture
 def disk() -> CrampedFilesystem:
     return CrampedFilesystem()
@@ -49,11 +57,11 @@ def disk() -> CrampedFilesystem:
 
 @pytest.fixture
 def log(disk: CrampedFilesystem) -> LocalLog:
-    return TopicHost(disk, defaults=SETTINGS).directory.create("orders", 0)
+    return opened(disk).create("orders", 0)
 
 
 def after_power_cut(disk: FakeFilesystem) -> LocalLog:
-    return TopicHost(disk.after_crash("lost"), defaults=SETTINGS).directory.log("orders", 0)
+    return opened(disk.after_crash("lost")).log("orders", 0)
 
 
 def test_sync_that_finds_too_many_files_open_can_be_tried_again(

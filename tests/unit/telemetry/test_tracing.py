@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from millstream import app
+from millstream.assembly import Dependencies
 from millstream.errors import InvalidRecord, MissingExtra
 from millstream.gateways.kafka.handlers.fetch import Fetch
 from millstream.gateways.kafka.handlers.produce import Producing
@@ -60,8 +61,8 @@ async def serving(
             *settings,
         ]
     )
-    surroundings = app.Surroundings(open_tracing=partial(open_tracing, exporter=exporter))
-    async with app.running(read, say=lambda _: None, surroundings=surroundings) as running:
+    dependencies = Dependencies(open_tracing=partial(open_tracing, exporter=exporter))
+    async with app.running(read, say=lambda _: None, dependencies=dependencies) as running:
         yield running
 
 

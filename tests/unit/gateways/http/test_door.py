@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from millstream import app
+from millstream.assembly import assembled
 from millstream.broker.broker import Broker
 from millstream.broker.partition import Partition
 from millstream.errors import StorageFailure
@@ -38,16 +38,13 @@ async def running(path: Path) -> AsyncIterator[tuple[Broker, httpx.AsyncClient]]
     settings = Settings(http=SETTINGS)
     async with (
         opened() as (door, web),
-        app._broker(os.fspath(path), settings) as (broker, _),
+        assembled(os.fspath(path), settings) as assembly,
     ):
-        door.serve(broker)
+        door.serve(assembly.broker)
         try:
-            yield broker, web
+            yield assembly.broker, web
         finally:
-            await broker.subscriptions.close()
-            broker.groups.close()
             await door.close()
-            await broker.transactions.close()
 
 
 def test_broker_that_recovers_is_alive_and_not_ready(tmp_path: Path) -> None:

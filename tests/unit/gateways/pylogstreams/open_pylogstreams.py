@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from millstream import app
+from millstream.assembly import assembled
 from millstream.broker.broker import Broker
 from millstream.gateways.pylogstreams.door import Door
 from millstream.identity import new_client_id
@@ -85,7 +85,8 @@ async def open_pylogstreams(
         topics=topics or TopicSettings(),
         pylogstreams=PyLogStreamsSettings(listener="127.0.0.1:0", **own),
     )
-    async with app._broker(os.fspath(path), settings) as (broker, _):
+    async with assembled(os.fspath(path), settings) as assembly:
+        broker = assembly.broker
         door = Door(broker, settings.pylogstreams, new_client_id=new_client_id)
         address = await door.open()
         upkeep = asyncio.get_running_loop().create_task(door.run())
@@ -94,5 +95,3 @@ async def open_pylogstreams(
         finally:
             upkeep.cancel()
             await door.close()
-            broker.groups.close()
-            await broker.transactions.close()
