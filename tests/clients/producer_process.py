@@ -18,9 +18,11 @@ import sys
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from tests.fakes.patience import HANG_S
+
 # Few enough that a broker that is gone stops the producer soon, and that acks keep up.
 _MAX_QUEUED = 500
-_FLUSH_S = 60.0
+_FLUSH_S = HANG_S
 # Records per partition between two looks at stdin.
 _BATCH_SENDS = 4
 
@@ -44,7 +46,7 @@ class NumberedProducer:
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": round(1000 * HANG_S),
                 "log_level": 0,
             }
         )
