@@ -1,6 +1,6 @@
-"""Apache Kafka, where its jars are: in what KAFKA_HOME names, or where `make peers` puts them.
+"""Apache Kafka, from the jars in KAFKA_HOME, or in the folder where `make peers` puts them.
 
-One process that is broker and controller, with a plain door and one with TLS and passwords.
+One process is broker and controller. It has a plain listener, and one with TLS and passwords.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Self
+
+import pytest
 
 from millstream.client.kafka import Cluster
 from millstream.errors import Unavailable
@@ -19,8 +22,8 @@ from tests.fakes.certificate import make_certificate
 
 USER, PASSWORD = "alice", "a-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-START_S = 90.0
-STOP_S = 30.0
+START_S = 300.0
+STOP_S = 120.0
 _CLUSTER_ID = "bWlsbHN0cmVhbS10ZXN0cw"
 _LOGIN = "org.apache.kafka.common.security"
 
@@ -29,19 +32,22 @@ def libraries() -> Path:
     return Path(os.environ.get("KAFKA_HOME", ROOT / ".peers" / "kafka")) / "libs"
 
 
-def absence() -> str:
-    """Why it cannot be had, if so."""
+def _require() -> None:
+    """Fail the test, in one line, where Apache Kafka is missing."""
+    if not libraries().is_dir():
+        pytest.fail(f"no jars in {libraries()}: run 'make peers' first", pytrace=False)
     if shutil.which("java") is None:
-        return "no java"
-    return "" if libraries().is_dir() else f"no jars in {libraries()}: make peers"
+        pytest.fail("no java: install it, then run 'make peers' first", pytrace=False)
 
 
 class ApacheKafka:
-    """A process, from its start to its stop."""
+    """A process that runs until its context ends."""
 
     def __init__(self, home: Path) -> None:
+        _require()
         self.certificate = make_certificate(home).with_name("certificate.pem")
-        plain, secure, controller = _free_ports(3)
+        self._reserved = [_reserved_port() for _ in range(3)]
+        plain, secure, controller = (each.getsockname()[1] for each in self._reserved)
         self.address = f"127.0.0.1:{plain}"
         self.secure_address = f"127.0.0.1:{secure}"
         settings = home / "server.properties"
@@ -62,16 +68,24 @@ class ApacheKafka:
         try:
             self._wait_until_ready()
         except BaseException:
-            self.stop()
+            self._stop()
             raise
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        for each in self._reserved:
+            each.close()
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_S
@@ -122,9 +136,12 @@ def _settings(home: Path, plain: int, secure: int, controller: int) -> str:
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+def _reserved_port() -> socket.socket:
+    """A socket that keeps its port from all others but Java, which may share it to listen there.
+
+    Linux allows this while both sockets have SO_REUSEADDR and only one of them listens.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved

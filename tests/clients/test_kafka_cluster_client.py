@@ -1,4 +1,4 @@
-"""Our own Kafka client against real brokers: ours, and Apache Kafka where it can be had."""
+"""Our own Kafka client against real brokers: ours and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from millstream.errors import (
     UnknownTopic,
 )
 from millstream.records import Codec, parse_header, records_of
-from tests.clients.apache_kafka import MECHANISMS, PASSWORD, USER, ApacheKafka, absence
+from tests.clients.apache_kafka import MECHANISMS, PASSWORD, USER, ApacheKafka
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_shape import eventually
 from tests.clients.conftest import StartBroker
@@ -45,14 +45,11 @@ MINUTE_MS = 60_000
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    if reason := absence():
-        pytest.skip(reason)
-    process = ApacheKafka(tmp_path_factory.mktemp("apache"))
-    yield process
-    process.stop()
+    with ApacheKafka(tmp_path_factory.mktemp("apache")) as process:
+        yield process
 
 
-@pytest.fixture(params=["millstream", "apache"])
+@pytest.fixture(params=["millstream", pytest.param("apache", marks=pytest.mark.kafka)])
 def address(request: pytest.FixtureRequest) -> str:
     if request.param == "millstream":
         broker: BrokerProcess = request.getfixturevalue("broker")
@@ -313,6 +310,7 @@ def test_reader_goes_on_after_a_broker_was_killed(start_broker: StartBroker, nam
         assert fetcher.next_offset == 1000
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_user_is_let_in_through_tls_by_password(
     apache: ApacheKafka, mechanism: str, name: str
@@ -333,6 +331,7 @@ def test_user_is_let_in_through_tls_by_password(
         assert len(read_values(cluster, (name, 0))) == 9000
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_user_with_a_wrong_password_is_not(apache: ApacheKafka, mechanism: str) -> None:
     security = Security(

@@ -18,7 +18,7 @@ from millstream.spark.sink.commit_log import CommitLog, Found
 from millstream.spark.sink.commit_record import CommitRecord
 from millstream.spark.sink.committer import Batch
 from millstream.spark.sink.task import Attempt
-from tests.clients.apache_kafka import ApacheKafka, absence
+from tests.clients.apache_kafka import ApacheKafka
 from tests.clients.broker_process import BrokerProcess, fixed_port
 from tests.spark.records import create_topic
 from tests.spark.sink_driver import Died, Life, Query, committed_values
@@ -28,16 +28,13 @@ TASKS = 2
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    if absence():
-        pytest.skip(absence())
-    process = ApacheKafka(tmp_path_factory.mktemp("apache"))
-    yield process
-    process.stop()
+    with ApacheKafka(tmp_path_factory.mktemp("apache")) as process:
+        yield process
 
 
-@pytest.fixture(params=["millstream", "apache"])
+@pytest.fixture(params=["millstream", pytest.param("apache", marks=pytest.mark.kafka)])
 def address(request: pytest.FixtureRequest) -> str:
-    """Of our broker, and of Apache Kafka where it is there."""
+    """Of our broker and of Apache Kafka."""
     name = "broker" if request.param == "millstream" else "apache"
     found: str = request.getfixturevalue(name).address
     return found

@@ -14,20 +14,19 @@ from millstream.client.kafka import Cluster
 from millstream.errors import DataLost
 from millstream.spark.options import SourceOptions
 from millstream.spark.stream_reader import StreamReader
-from tests.clients.apache_kafka import PASSWORD, USER, ApacheKafka, absence
+from tests.clients.apache_kafka import PASSWORD, USER, ApacheKafka
 from tests.spark.records import create_topic, produce, produce_transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.kafka
+
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    if missing := absence():
-        pytest.skip(f"Apache Kafka cannot be had: {missing}")
-    server = ApacheKafka(tmp_path_factory.mktemp("kafka"))
-    yield server
-    server.stop()
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as process:
+        yield process
 
 
 def numbers(count: int, first: int = 0) -> list[bytes]:
