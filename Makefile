@@ -10,6 +10,7 @@ ARGS ?=
 WORKERS ?= $(shell echo $$((2 * $$(nproc) < 8 ? 2 * $$(nproc) : 8)))
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
 	--annotation-style line --no-emit-index-url --no-emit-find-links
 
@@ -20,10 +21,10 @@ DEV_READY := $(VENV)/.ready-to-develop
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo setup test torture coverage check format bench peers lock clean
+.PHONY: help run demo setup test test-system test-kafka torture coverage check format bench peers lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_READY) ## Set up what is needed and start the broker
 	@$(BIN)/millstream serve $(ARGS)
@@ -33,16 +34,23 @@ demo: $(SPARK_READY) ## Run a shop's events through a broker and a Spark pipelin
 
 setup: $(DEV_READY) ## Set up everything for development in .venv
 
-test: $(DEV_READY) ## Run all tests but the torture, and those of tidiness, which check runs
+test: $(DEV_READY) ## Run the fast tests: deterministic ones, and each protocol and client once
 	@scripts/optional_tools.sh
-	@$(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy $(ARGS)
+	@$(PYTEST) $(ARGS)
 
-torture: $(DEV_READY) ## Run the long crash tests
+test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, the browser, documents
 	@scripts/optional_tools.sh
-	@$(BIN)/pytest -m torture --timeout 0 $(ARGS)
+	@$(PYTEST) -m "system and not kafka and not torture" $(ARGS)
+
+test-kafka: $(DEV_READY) ## Run the comparisons with Apache Kafka, after make peers
+	@$(PYTEST) -m kafka $(ARGS)
+
+torture: $(DEV_READY) ## Run the long crash tests, and the properties on random examples
+	@scripts/optional_tools.sh
+	@$(BIN)/pytest -m "torture or hypothesis" --hypothesis-profile random --timeout 0 $(ARGS)
 
 coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
-	@$(BIN)/pytest --numprocesses $(WORKERS) --cov $(ARGS)
+	@$(PYTEST) -m "not kafka and not torture" --cov $(ARGS)
 
 check: $(DEV_READY) ## Check format, lint, types, import rules and tidiness
 	@$(BIN)/ruff format --check .
