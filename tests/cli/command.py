@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from millstream.cli import main
-
-TIMEOUT_S = 60
+from tests.fakes.child_process import ChildProcess, Stream
 
 
 class Done(NamedTuple):
@@ -54,10 +53,13 @@ class Command:
             sys.stderr.flush()
             return Done(code, _content(output), _content(errors))
 
-    def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, stdout: Stream = subprocess.PIPE, stderr: Stream = subprocess.PIPE
+    ) -> ChildProcess:
         """In a process of its own."""
         words = [sys.executable, "-m", "millstream", *arguments]
-        return subprocess.Popen(words, env={**os.environ, **self.environment}, **streams)
+        environment = {**os.environ, **self.environment}
+        return ChildProcess(*words, env=environment, stdout=stdout, stderr=stderr)
 
     def output(self, *arguments: str, stdin: bytes = b"") -> str:
         """What a command that goes well prints."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
 
 from millstream.client.kafka import Cluster
 from millstream.testing import Broker
-from tests.cli.command import TIMEOUT_S, Command
+from tests.cli.command import Command
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S, wait_until
 
 
 def test_group_goes_on_where_it_was(cli: Command, topic: str) -> None:
@@ -65,13 +65,13 @@ def test_two_consumers_share_a_topic(broker: BrokerProcess, cli: Command, topic:
             for number in range(4):
                 line = b"%d\n" % number
                 cli.output("produce", topic, "-p", str(number), stdin=line)
-            mine = {_out(first).readline() for _ in range(2)}
-            others = {_out(second).readline() for _ in range(2)}
-            assert mine | others == {b"0\n", b"1\n", b"2\n", b"3\n"}
+            mine = {first.next_line() for _ in range(2)}
+            others = {second.next_line() for _ in range(2)}
+            assert mine | others == {"0", "1", "2", "3"}
         # Who leaves gives its partitions to the other at once.
         _await_shares(cluster, topic, [4])
         cli.output("produce", topic, "-p", "3", stdin=b"next\n")
-        assert _out(first).readline() == b"next\n"
+        assert first.next_line() == "next"
     assert cli.objects("group", "describe", topic)[0]["lag"] == 0
 
 
@@ -81,39 +81,32 @@ def test_what_comes_while_a_group_reads_to_the_end_is_read_the_next_time(topic: 
         broker.create_topic(topic)
         broker.produce(topic, "before")
         read = ("consume", topic, "--group", topic)
-        with broker.faults.delay("Fetch", seconds=60, times=1) as fault:
-            process = cli.start(*read, stdout=subprocess.PIPE)
-            fault.wait(timeout_s=TIMEOUT_S)
+        with (
+            broker.faults.delay("Fetch", seconds=HANG_S, times=1) as fault,
+            cli.start(*read) as process,
+        ):
+            fault.wait(timeout_s=HANG_S)
             # It has asked where the end is, and its answer goes beyond that.
             broker.produce(topic, "since")
-        assert process.communicate(timeout=TIMEOUT_S)[0] == b"before\n"
+            fault.release()
+            assert process.finish() == (0, "before\n", "")
         assert broker.committed(topic) == {(topic, 0): 1}
         assert cli.output(*read) == "since\n"
 
 
 @contextmanager
-def _consumer(cli: Command, topic: str) -> Iterator[subprocess.Popen[bytes]]:
-    words = ("consume", topic, "--group", topic, "--follow")
-    process = cli.start(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
+def _consumer(cli: Command, topic: str) -> Iterator[ChildProcess]:
+    with cli.start("consume", topic, "--group", topic, "--follow") as process:
         yield process
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=TIMEOUT_S) == (b"", b"")
-        assert process.returncode == 130
-    finally:
-        process.kill()
-        process.communicate()
+        process.signal(signal.SIGINT)
+        assert process.finish() == (130, "", "")
 
 
 def _await_shares(cluster: Cluster, group: str, sizes: list[int]) -> None:
-    """The test's own time limit ends this if it never comes."""
-    while True:
-        if any(each.name == group for each in cluster.groups.list()):
-            found = cluster.groups.describe(group)
-            if found.state == "Stable" and [len(each.places) for each in found.members] == sizes:
-                return
+    def has_shares() -> bool:
+        if all(each.name != group for each in cluster.groups.list()):
+            return False
+        found = cluster.groups.describe(group)
+        return found.state == "Stable" and [len(each.places) for each in found.members] == sizes
 
-
-def _out(process: subprocess.Popen[bytes]) -> IO[bytes]:
-    assert process.stdout is not None
-    return process.stdout
+    wait_until(has_shares, f"members with {sizes} partitions")

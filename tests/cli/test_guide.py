@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-from tests.clients.broker_process import ROOT
+from tests.fakes.child_process import ROOT
 
 GUIDE = (ROOT / "docs" / "guides" / "command_line.md").read_text()
 

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from millstream.broker.partitioner import partition_of
 from millstream.testing import Broker
-from tests.cli.command import TIMEOUT_S, Command
+from tests.cli.command import Command
+from tests.fakes.patience import HANG_S
 
 LINES = b"one\n\ntwo words\n\xff\x00 bytes\nlast"
 SHAPES: list[dict[str, Any]] = [
@@ -77,9 +78,8 @@ def test_compressed_messages_are_read(cli: Command, topic: str, codec: str, acks
 
 def test_messages_without_acknowledgement_arrive(cli: Command, topic: str) -> None:
     cli.output("produce", topic, "--create", "--acks", "0", stdin=b"fire\nand forget\n")
-    process = cli.start("consume", topic, "-f", "-n", "2", stdout=subprocess.PIPE)
-    assert process.communicate(timeout=TIMEOUT_S)[0] == b"fire\nand forget\n"
-    assert process.returncode == 0
+    with cli.start("consume", topic, "-f", "-n", "2") as process:
+        assert process.finish() == (0, "fire\nand forget\n", "")
 
 
 def test_reading_begins_where_it_is_told_to(cli: Command, topic: str) -> None:
@@ -132,54 +132,56 @@ def test_bad_input_is_told_with_its_line(cli: Command, topic: str, tmp_path: Pat
     assert cli.output("consume", topic) == ""
 
 
-def test_closed_pipe_ends_the_command_well(cli: Command, topic: str) -> None:
+@pytest.mark.parametrize("options", [(), ("--json",), ("--follow",)])
+def test_closed_pipe_ends_the_command_well(
+    cli: Command, topic: str, options: tuple[str, ...]
+) -> None:
     cli.output("produce", topic, "--create", stdin=b"line\n" * 50_000)
-    for options in ([], ["--json"], ["--follow"]):
-        read_end, write_end = os.pipe()
-        process = cli.start("consume", topic, *options, stdout=write_end, stderr=subprocess.PIPE)
-        os.close(write_end)
-        with os.fdopen(read_end, "rb") as output:
-            assert b"line" in output.readline()
-        _, errors = process.communicate(timeout=TIMEOUT_S)
-        assert (process.returncode, errors) == (0, b"")
+    assert b"line" in _first_line_before_the_pipe_is_closed(cli, "consume", topic, *options)
 
 
 def test_follower_ends_when_its_reader_has_gone_and_nothing_comes(cli: Command, topic: str) -> None:
     cli.output("produce", topic, "--create", stdin=b"only\n")
-    process = cli.start("consume", topic, "-f", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"only\n"
-    process.stdout.close()
-    assert process.wait(TIMEOUT_S) == 0
-    assert process.stderr is not None
-    with process.stderr:
-        assert process.stderr.read() == b""
+    assert _first_line_before_the_pipe_is_closed(cli, "consume", topic, "-f") == b"only\n"
+
+
+def _first_line_before_the_pipe_is_closed(cli: Command, *words: str) -> bytes:
+    """The command then ends as if all had gone well."""
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as output:
+        try:
+            process = cli.start(*words, stdout=write_end)
+        finally:
+            os.close(write_end)
+        with process:
+            first = output.readline()
+            output.close()
+            assert process.finish() == (0, "", "")
+    return first
 
 
 def test_interrupted_command_says_nothing(cli: Command, topic: str) -> None:
     cli.output("produce", topic, "--create", stdin=b"first\n")
-    process = cli.start("consume", topic, "-f", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"first\n"
-    cli.output("produce", topic, stdin=b"second\n")
-    assert process.stdout.readline() == b"second\n"
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=TIMEOUT_S) == (b"", b"")
-    assert process.returncode == 130
+    with cli.start("consume", topic, "-f") as process:
+        assert process.next_line() == "first"
+        cli.output("produce", topic, stdin=b"second\n")
+        assert process.next_line() == "second"
+        process.signal(signal.SIGINT)
+        assert process.finish() == (130, "", "")
 
 
 def test_lines_are_sent_as_they_are_written(cli: Command, topic: str) -> None:
     cli.output("topic", "create", topic)
-    reader = cli.start("consume", topic, "-f", "-n", "2", stdout=subprocess.PIPE)
-    writer = cli.start("produce", topic, stdin=subprocess.PIPE)
-    for line in (b"first\n", b"second\n"):
-        _pipe(writer.stdin).write(line)
-        _pipe(writer.stdin).flush()
-        assert _pipe(reader.stdout).readline() == line
-    assert writer.poll() is None
-    writer.communicate(timeout=TIMEOUT_S)
-    reader.communicate(timeout=TIMEOUT_S)
-    assert (writer.returncode, reader.returncode) == (0, 0)
+    with (
+        cli.start("consume", topic, "-f", "-n", "2") as reader,
+        cli.start("produce", topic) as writer,
+    ):
+        for line in ("first", "second"):
+            writer.write(f"{line}\n")
+            assert reader.next_line() == line
+        assert writer.is_running
+        assert writer.finish() == (0, "", "")
+        assert reader.finish() == (0, "", "")
 
 
 def test_long_input_shows_progress_on_a_terminal(cli: Command, topic: str, tmp_path: Path) -> None:
@@ -187,25 +189,22 @@ def test_long_input_shows_progress_on_a_terminal(cli: Command, topic: str, tmp_p
     path = tmp_path / "long"
     path.write_bytes(b"a line of some length\n" * 600_000)
     controller, terminal = pty.openpty()
-    process = cli.start("produce", topic, "-K", "line", str(path), stderr=terminal)
-    os.close(terminal)
     shown = b""
-    with os.fdopen(controller, "rb", buffering=0) as screen:
+    with (
+        os.fdopen(controller, "rb", buffering=0) as screen,
+        cli.start("produce", topic, "-K", "line", str(path), stderr=terminal) as process,
+    ):
+        os.close(terminal)
         while True:
             try:
                 shown += screen.read(65536)
             except OSError:
                 break
-    assert process.wait(TIMEOUT_S) == 0
+        assert process.finish() == (0, "", "")
     assert b"sending" in shown
     assert b"%" in shown
     assert b"per second" in shown
     assert b"600,000 messages to topic" in shown
-
-
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None
-    return stream
 
 
 def test_headers_may_share_a_name_and_hold_any_bytes(cli: Command, topic: str) -> None:
@@ -273,7 +272,7 @@ def test_command_without_standard_streams_fails_and_commits_nothing(
             env={**os.environ, **cli.environment},
             capture_output=True,
             check=False,
-            timeout=TIMEOUT_S,
+            timeout=HANG_S,
         )
         assert (done.returncode, done.stdout) == (1, b"")
         assert done.stderr == b"millstream: [Errno 9] Bad file descriptor\n"

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 
-from tests.cli.command import TIMEOUT_S, Command
+from tests.cli.command import Command
+from tests.fakes.patience import HANG_S
 
 
 def test_topic_lives_from_creation_to_deletion(cli: Command, topic: str) -> None:
@@ -125,7 +126,7 @@ def test_shells_complete_commands_and_topics(cli: Command, topic: str) -> None:
             "COMP_CWORD": str(len(words.split()) - 1),
         }
         done = subprocess.run(
-            [program], env=environment, capture_output=True, timeout=TIMEOUT_S, check=False
+            [program], env=environment, capture_output=True, timeout=HANG_S, check=False
         )
         assert wanted in done.stdout.decode().split()
     for shell in ("bash", "zsh", "fish"):
@@ -133,7 +134,7 @@ def test_shells_complete_commands_and_topics(cli: Command, topic: str) -> None:
             [program],
             env={**os.environ, **cli.environment, "_MILLSTREAM_COMPLETE": f"source_{shell}"},
             capture_output=True,
-            timeout=TIMEOUT_S,
+            timeout=HANG_S,
             check=False,
         ).stdout
         assert b"_MILLSTREAM_COMPLETE" in script

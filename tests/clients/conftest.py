@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
 
 # Members are missed sooner than in earnest, so that tests need not wait for it.
 SETTINGS = """
@@ -56,9 +56,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[BrokerProcess] = []
 
     def start(settings: str = SETTINGS, host: str = "127.0.0.1") -> BrokerProcess:
-        broker = BrokerProcess(
-            tmp_path / f"broker-{len(started)}", settings=settings, host=host, port=fixed_port()
-        )
+        broker = BrokerProcess(tmp_path / f"broker-{len(started)}", settings=settings, host=host)
         broker.start()
         started.append(broker)
         return broker

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.clients.broker_process import ROOT
 from tests.clients.client_shape import (
     Client,
     Committed,
@@ -19,6 +16,7 @@ from tests.clients.client_shape import (
     eventually,
     produce,
 )
+from tests.fakes.child_process import ChildProcess
 
 _PAUSE_S = 0.02
 
@@ -77,14 +75,9 @@ class RemoteMember:
         # Records that came again after they were committed.
         self.repeated: list[tuple[int, int]] = []
         arguments = [client, address, group, topic, *options]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.clients.member_process", *arguments],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._process = ChildProcess.python(
+            "-m", "tests.clients.member_process", *arguments, on_line=self._note
         )
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
 
     def poll(self) -> None:
         """It polls by itself."""
@@ -92,27 +85,21 @@ class RemoteMember:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
-        self._thread.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            match line.split():
-                case ["assigned", *partitions]:
-                    self.assigned = set(map(int, partitions))
-                    # Others may have committed less since, for what it has no more.
-                    for lost in self.committed.keys() - self.assigned:
-                        del self.committed[lost]
-                case ["read", partition, offset]:
-                    place = int(partition), int(offset)
-                    self.read.append(place)
-                    if place[1] < self.committed.get(place[0], 0):
-                        self.repeated.append(place)
-                case ["committed", partition, offset]:
-                    self.committed[int(partition)] = int(offset)
+    def _note(self, line: str) -> None:
+        match line.split():
+            case ["assigned", *partitions]:
+                self.assigned = set(map(int, partitions))
+                # Others may have committed less since, for what it has no more.
+                for lost in self.committed.keys() - self.assigned:
+                    del self.committed[lost]
+            case ["read", partition, offset]:
+                place = int(partition), int(offset)
+                self.read.append(place)
+                if place[1] < self.committed.get(place[0], 0):
+                    self.repeated.append(place)
+            case ["committed", partition, offset]:
+                self.committed[int(partition)] = int(offset)
 
 
 Member = LocalMember | RemoteMember

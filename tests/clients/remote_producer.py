@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
 from typing import Self
 
-from tests.clients.broker_process import ROOT
-
-END_S = 60.0
+from tests.fakes.child_process import ChildProcess
 
 
 class RemoteProducer:
@@ -26,47 +21,30 @@ class RemoteProducer:
         self.complaints: list[str] = []
         limit = [] if count is None else ["--count", str(count)]
         arguments = [address, topic, str(partitions), name, *limit]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.clients.producer_process", *arguments],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._process = ChildProcess.python(
+            "-m", "tests.clients.producer_process", *arguments, on_line=self._note
         )
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
         self._process.kill()
-        self._process.wait()
-        self._thread.join()
-        self._process.stdout.close()
 
     def finish(self) -> None:
         """Let it end, with every record acknowledged."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(END_S) == 0
-        self._thread.join()
+        assert self._process.finish().returncode == 0
         assert self.complaints == []
         assert self.sent
 
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            match line.split():
-                case ["acked", partition, number, offset]:
-                    place = int(partition), int(number)
-                    if place in self.acked:
-                        self.complaints.append(f"twice: {line}")
-                    self.acked[place] = int(offset)
-                case ["done", *sent]:
-                    self.sent = list(map(int, sent))
-                case _:
-                    self.complaints.append(line.strip())
+    def _note(self, line: str) -> None:
+        match line.split():
+            case ["acked", partition, number, offset]:
+                place = int(partition), int(number)
+                if place in self.acked:
+                    self.complaints.append(f"twice: {line}")
+                self.acked[place] = int(offset)
+            case ["done", *sent]:
+                self.sent = list(map(int, sent))
+            case _:
+                self.complaints.append(line)

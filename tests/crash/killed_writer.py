@@ -1,15 +1,12 @@
-"""Starts the writer process, hears what it says, ends it, and proves what it left behind."""
+"""Starts the writer process, notes what it writes, and proves what it left behind."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from millstream.clock import SystemClock
 from millstream.records import BatchHeader
@@ -19,8 +16,8 @@ from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import LocalFilesystem
 from millstream.storage.local_log import LocalLog
 from tests.crash.writer_process import RETENTION_BYTES, SETTINGS, STORAGE, sequenced_batch
+from tests.fakes.child_process import ChildProcess
 
-ROOT = Path(__file__).parents[2]
 READ_BYTES = 50_000
 
 
@@ -65,35 +62,9 @@ class Transcript:
                 self.topics[topic].stopped = True
 
 
-@contextmanager
-def writer(
-    directory: Path, *options: str, tracer: Sequence[str] = ()
-) -> Iterator[subprocess.Popen[str]]:
-    """A running writer; it is gone at the end of the block."""
+def writer(directory: Path, *options: str, tracer: Sequence[str] = ()) -> ChildProcess:
     command = [*tracer, sys.executable, "-m", "tests.crash.writer_process", str(directory)]
-    process = subprocess.Popen(
-        [*command, *options],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
-    """What it says, until it is silent for ever."""
-    pipe: IO[str] | None = process.stdout
-    assert pipe is not None
-    for line in pipe:
-        # The last words of a killed process may be cut.
-        if line.endswith("\n"):
-            yield line.strip()
+    return ChildProcess(*command, *options)
 
 
 def prove_directory(path: Path, transcript: Transcript, *, close: bool) -> None:

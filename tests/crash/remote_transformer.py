@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
-from tests.clients.broker_process import ROOT
+from tests.fakes.child_process import ChildProcess
 
-END_S = 60.0
 # What a worker says, with a count of records.
 MOMENTS = ("open", "ending", "committed")
 
@@ -29,7 +27,7 @@ class Notices:
         return "\n".join([str(dict(self.records)), *self.troubles])
 
     def add(self, worker: str, line: str) -> None:
-        what, _, rest = line.strip().partition(" ")
+        what, _, rest = line.partition(" ")
         with self._changed:
             if what == "trouble":
                 self.troubles.append(f"{worker}: {rest}")
@@ -84,36 +82,13 @@ class RemoteTransformer:
 
     def kill(self) -> None:
         self._process.kill()
-        self._collect()
 
     def finish(self) -> None:
         """Let it end what it is about."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self._process.wait(END_S) == 0
-        self._collect()
+        assert self._process.finish().returncode == 0
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.transform_process", *self._arguments],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._process = ChildProcess.python(
+            *("-m", "tests.crash.transform_process", *self._arguments),
+            on_line=partial(self._notices.add, self._name),
         )
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.endswith("\n"):
-                self._notices.add(self._name, line)
-
-    def _collect(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.wait()
-        self._thread.join()
-        self._process.stdin.close()
-        self._process.stdout.close()

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_shape import eventually
 from tests.clients.confluent_client import Confluent
 from tests.clients.group_member import RemoteMember, settle
@@ -111,7 +111,7 @@ def _committed(members: Sequence[RemoteMember]) -> dict[int, int]:
 def kill_again_and_again(path: Path, *, cycles: int, seed: int) -> None:
     random = Random(seed)
     with (
-        BrokerProcess(path, settings=SETTINGS, port=fixed_port()) as broker,
+        BrokerProcess(path, settings=SETTINGS) as broker,
         ExitStack() as running,
     ):
         load = Load(broker, running)

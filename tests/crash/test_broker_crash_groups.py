@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_shape import eventually
 from tests.clients.confluent_client import Confluent
 from tests.clients.group_member import RemoteMember, settle
@@ -111,7 +111,7 @@ class Churn:
 
 def churn(path: Path, *, steps: int, seed: int) -> None:
     with (
-        BrokerProcess(path, settings=SETTINGS, port=fixed_port()) as broker,
+        BrokerProcess(path, settings=SETTINGS) as broker,
         ExitStack() as running,
     ):
         group = Churn(broker, running, seed=seed)

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_shape import Message, eventually, produce, read_to
 from tests.clients.confluent_client import Confluent
 from tests.crash.remote_transformer import MOMENTS, Notices, RemoteTransformer
@@ -155,7 +155,7 @@ def output_of(address: str, partition: int, *, isolation: str) -> list[Message]:
 def kill_again_and_again(path: Path, *, kind: str, cycles: int, seed: int) -> None:
     print(f"seed {seed}")
     with (
-        BrokerProcess(path, settings=SETTINGS, port=fixed_port()) as broker,
+        BrokerProcess(path, settings=SETTINGS) as broker,
         ExitStack() as running,
     ):
         mill = Mill(broker, running, kind=kind, seed=seed)

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from tests.crash.killed_writer import Transcript, lines_of, prove_directory, writer
+from tests.crash.killed_writer import Transcript, prove_directory, writer
 
 MAX_ACKS = 400
 
@@ -22,13 +22,11 @@ def kill_and_prove(path: Path, transcript: Transcript, random: Random) -> None:
     during_recovery = random.random() < 0.2
     acks = transcript.acks + random.randint(1, MAX_ACKS)
     with writer(path, "--trim") as process:
-        for line in lines_of(process):
+        for line in process.lines():
             transcript.note(line)
             if transcript.acks >= acks or (during_recovery and line == "opening"):
                 process.kill()
-        assert process.stderr is not None
-        complaint = process.stderr.read()
-    assert complaint == ""
+        assert process.finish().stderr == ""
     if random.random() < 0.5:
         prove_directory(path, transcript, close=random.random() < 0.5)
     else:

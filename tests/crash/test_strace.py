@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.crash.killed_writer import Transcript, lines_of, prove_directory, writer
+from tests.crash.killed_writer import Transcript, prove_directory, writer
 
 ACKS = 60
 
@@ -70,12 +70,11 @@ def test_acknowledgement_is_said_after_the_sync_that_follows_the_write(
         tmp_path / "data", "--acks", "all", "--topics", "1", tracer=[strace, *options]
     ) as process:
         acks = 0
-        for line in lines_of(process):
+        for line in process.lines():
             acks += line.startswith("ack ")
             if acks == ACKS:
-                assert process.stdin is not None
-                process.stdin.close()
-        assert process.wait() == 0
+                process.close_stdin()
+        assert process.finish().returncode == 0
     calls = list(calls_in(trace))
     writes = [c for c in calls if c.name == "pwritev" and ".log>" in c.arguments]
     said = [c for c in calls if c.name == "write" and '"ack all ' in c.arguments]
@@ -108,13 +107,13 @@ def test_failed_sync_ends_the_acknowledgements_of_its_log_alone(
     path = tmp_path / "data"
     stopped_at = None
     with writer(path, "--acks", "all", "--topics", "2", tracer=[strace, *options]) as process:
-        for line in lines_of(process):
+        for line in process.lines():
             transcript.note(line)
             if stopped_at is None and transcript.stopped():
                 stopped_at = transcript.acks
             if stopped_at is not None and transcript.acks >= stopped_at + ACKS:
-                assert process.stdin is not None
-                process.stdin.close()
+                process.close_stdin()
+        assert process.finish().returncode == 0
     assert len(transcript.stopped()) == 1
     assert transcript.last == "closed"
     assert "EIO" in (tmp_path / "trace").read_text()

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from millstream.client import connect
 from millstream.errors import InvalidSetting
 from millstream.testing import Broker
+from tests.fakes.patient_client import connect
 
 PATIENCE_S = 20.0
 HOUR_S = 3600.0

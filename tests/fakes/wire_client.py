@@ -16,6 +16,7 @@ from typing import Any
 from millstream.protocol.apis import is_flexible, response_class
 from millstream.protocol.codec import decode, encode
 from millstream.protocol.notation import Struct
+from tests.fakes.patience import HANG_S
 from tests.fakes.request_header import has_flexible_response
 from tests.fakes.wire_messages import (
     FetchPartition,
@@ -191,7 +192,7 @@ class WireClient:
 class BlockingClient:
     """A connection of a thread or process of its own."""
 
-    def __init__(self, port: int, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, port: int, *, timeout_s: float = HANG_S) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.asked = _Asked()

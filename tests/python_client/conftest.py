@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
 
 StartBroker = Callable[[], BrokerProcess]
 
@@ -35,12 +35,12 @@ def broker(shared_broker: BrokerProcess) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """Starts a broker of one's own, whose HTTP door is on a port that it can come back to."""
+    """Starts a broker of one's own."""
     started: list[BrokerProcess] = []
 
     def start() -> BrokerProcess:
         home = tmp_path / f"broker-{len(started)}"
-        broker = BrokerProcess(home, http=f"127.0.0.1:{fixed_port()}")
+        broker = BrokerProcess(home, http="127.0.0.1:0")
         broker.start()
         started.append(broker)
         return broker

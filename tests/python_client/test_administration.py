@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from millstream.client import connect, connect_async
 from millstream.errors import (
     InvalidName,
     InvalidPartitions,
@@ -21,6 +20,7 @@ from millstream.errors import (
     UnknownTopic,
 )
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect, connect_async
 
 
 def test_group_is_listed_described_moved_and_deleted(broker: BrokerProcess, name: str) -> None:

@@ -9,13 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from millstream import client
-from millstream.client import Message, NewMessage, Subscription, connect
+from millstream.client import Message, NewMessage, Subscription
 from millstream.client.blocking_administration import Groups, Queues, Topics
 from millstream.client.groups import AsyncGroups
 from millstream.client.queues import AsyncQueues
 from millstream.client.topics import AsyncTopics
 from millstream.errors import ClientClosed, NotFound, UnknownTopic, Unreachable
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect
 
 
 def take(subscription: Subscription, count: int) -> list[Message]:

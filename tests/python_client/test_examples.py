@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.client import connect
-from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ROOT, ChildProcess
+from tests.fakes.patience import HANG_S
+from tests.fakes.patient_client import connect
 
 # What each demonstration says.
 SAID = {
@@ -34,7 +36,6 @@ SAID = {
     ),
 }
 PROGRAMS = sorted(SAID)
-_WAIT_S = 60
 
 
 def run(program: str, *words: str, typed: str = "") -> str:
@@ -44,7 +45,7 @@ def run(program: str, *words: str, typed: str = "") -> str:
         input=typed,
         capture_output=True,
         text=True,
-        timeout=_WAIT_S,
+        timeout=HANG_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -74,17 +75,11 @@ def test_help_says_how_to_run_it(program: str) -> None:
 def test_who_enters_a_room_sees_what_was_said(broker: BrokerProcess, name: str) -> None:
     where = ("--room", name, "--url", broker.url)
     run("chat", "ada", *where, typed="hello\n\nand bye\n")
-    with subprocess.Popen(
-        [sys.executable, str(ROOT / "examples" / "chat.py"), "bob", *where],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as bob:
-        assert bob.stdout is not None
-        assert bob.stdout.readline().endswith("ada: hello\n")
-        assert bob.stdout.readline().endswith("ada: and bye\n")
-        bob.communicate(timeout=_WAIT_S)
-        assert bob.returncode == 0
+    program = str(ROOT / "examples" / "chat.py")
+    with ChildProcess(sys.executable, program, "bob", *where) as bob:
+        assert bob.next_line().endswith("ada: hello")
+        assert bob.next_line().endswith("ada: and bye")
+        assert bob.finish() == (0, "", "")
 
 
 def test_shipped_file_is_collected(broker: BrokerProcess, name: str, tmp_path: Path) -> None:

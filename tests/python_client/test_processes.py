@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections import Counter
+from contextlib import ExitStack
 
-from millstream.client import connect
-from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import wait_until
+from tests.fakes.patient_client import connect
 from tests.python_client.conftest import StartBroker
 
-_WAIT_S = 90
 
-
-def begin(
-    task: str, broker: BrokerProcess, topic: str, count: int, name: str
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "tests.python_client.worker_process"),
-            *(task, broker.url, topic, str(count), name),
-        ],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+def begin(task: str, broker: BrokerProcess, topic: str, count: int, name: str) -> ChildProcess:
+    return ChildProcess.python(
+        *("-m", "tests.python_client.worker_process"),
+        *(task, broker.url, topic, str(count), name),
     )
 
 
-def lines_of(process: subprocess.Popen[str]) -> list[str]:
-    said, _ = process.communicate(timeout=_WAIT_S)
-    assert process.returncode == 0
-    return said.splitlines()
+def remaining_lines(process: ChildProcess) -> list[str]:
+    done = process.finish()
+    assert done.returncode == 0
+    return done.stdout.splitlines()
 
 
 def wait_until_worked_off(broker: BrokerProcess, topic: str) -> None:
-    deadline_s = time.monotonic() + _WAIT_S
     with connect(broker.url) as connection:
-        while connection.queues.describe(topic, "work").backlog:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        wait_until(
+            lambda: not connection.queues.describe(topic, "work").backlog, "an empty backlog"
+        )
 
 
 def stored(broker: BrokerProcess, topic: str) -> list[str]:
@@ -55,11 +44,15 @@ def test_processes_send_and_work_together_with_exact_counts(
 ) -> None:
     with connect(broker.url) as connection:
         connection.queues.create(name, "work")
-    senders = [begin("send", broker, name, 200, f"s{n}") for n in range(2)]
-    workers = [begin("work", broker, name, 0, f"w{n}") for n in range(2)]
-    sent = [line for process in senders for line in lines_of(process)]
-    wait_until_worked_off(broker, name)
-    done = [line for process in workers for line in lines_of(process)]
+    with ExitStack() as running:
+        senders = [
+            running.enter_context(begin("send", broker, name, 200, f"s{n}")) for n in range(2)
+        ]
+        workers = [running.enter_context(begin("work", broker, name, 0, f"w{n}")) for n in range(2)]
+        sent = [line for process in senders for line in remaining_lines(process)]
+        wait_until_worked_off(broker, name)
+        done = [line for process in workers for line in remaining_lines(process)]
+    assert sorted(sent) == sorted(f"s{n}-{number}" for n in range(2) for number in range(200))
     assert sorted(stored(broker, name)) == sorted(sent)
     assert sorted(done) == sorted(sent)
 
@@ -70,16 +63,17 @@ def test_killed_broker_loses_nothing_that_was_answered_and_all_go_on(
     broker = start_broker()
     with connect(broker.url) as connection:
         connection.queues.create("t", "work", redelivery_min=0, redelivery_max=0)
-    sender = begin("send", broker, "t", 400, "s")
-    worker = begin("work", broker, "t", 0, "w")
-    assert sender.stdout is not None
-    told = []
-    for _ in range(2):
-        told += [sender.stdout.readline().strip() for _ in range(100)]
-        broker.kill_and_restart()
-    sent = told + lines_of(sender)
-    wait_until_worked_off(broker, "t")
-    done = lines_of(worker)
+    with (
+        begin("send", broker, "t", 400, "s") as sender,
+        begin("work", broker, "t", 0, "w") as worker,
+    ):
+        sent = []
+        for _ in range(2):
+            sent += [sender.next_line() for _ in range(100)]
+            broker.kill_and_restart()
+        sent += remaining_lines(sender)
+        wait_until_worked_off(broker, "t")
+        done = remaining_lines(worker)
     assert sent == [f"s-{number}" for number in range(400)]
     found = stored(broker, "t")
     # A send that was repeated may be stored twice, and nothing is missing or out of order.

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from millstream.client import AsyncConnection, AsyncMessage, AsyncSubscription, connect_async
+from millstream.client import AsyncConnection, AsyncMessage, AsyncSubscription
 from millstream.client.queues import QueueDescription
 from millstream.errors import Conflict, NotFound
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect_async
 
 
 async def take(subscription: AsyncSubscription, count: int) -> list[AsyncMessage]:

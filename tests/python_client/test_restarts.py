@@ -6,18 +6,12 @@ import asyncio
 
 import pytest
 
-from millstream.client import (
-    AsyncConnection,
-    AsyncMessage,
-    AsyncSubscription,
-    connect,
-    connect_async,
-    link,
-)
+from millstream.client import AsyncConnection, AsyncMessage, AsyncSubscription, link
 from millstream.client.backoff import Backoff
 from millstream.client.plan import QueueType
 from millstream.errors import AnswerLost, TimedOut
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect, connect_async
 from tests.fakes.scripted_broker import ScriptedBroker, Talk, message, until
 from tests.python_client.conftest import StartBroker
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from millstream.client import AsyncMessage, NewMessage, connect_async
+from millstream.client import AsyncMessage, NewMessage
 from millstream.errors import (
     InvalidName,
     MessageTooLarge,
@@ -17,6 +17,7 @@ from millstream.errors import (
     UnknownTopic,
 )
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect_async
 
 THEN = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.client import AsyncSubscription, connect_async
+from millstream.client import AsyncSubscription
 from millstream.client.frames import Start
 from millstream.errors import OffsetOutOfRange, UnknownTopic
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect_async
 
 
 async def texts(subscription: AsyncSubscription, count: int) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import select
 import sys
 
-from millstream.client import connect
+from tests.fakes.patient_client import connect
 
 
 def main(task: str, url: str, topic: str, count: int, name: str) -> None:

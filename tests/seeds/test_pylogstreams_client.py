@@ -7,16 +7,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from millstream.client import Client
 from millstream.errors import ClientClosed, InvalidName, Unreachable
-from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S
 from tests.seeds.conftest import StartBroker
-
-WAIT_S = 20.0
 
 # As in the README of PyLogStreams, but for the import and the port.
 README_EXAMPLE = """
@@ -48,7 +49,7 @@ def run_program(text: str, home: Path) -> str:
     program = home / "program.py"
     program.write_text(text)
     done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
@@ -76,7 +77,7 @@ def test_consume_gives_topic_and_message_in_order(broker: BrokerProcess, name: s
         for number in range(5_000):
             client.produce(name, f"message {number}")
         for number in range(5_000):
-            assert client.consume(WAIT_S) == f"{name} message {number}"
+            assert client.consume(HANG_S) == f"{name} message {number}"
 
 
 def test_login_goes_on_where_the_client_was(broker: BrokerProcess, name: str) -> None:
@@ -84,14 +85,14 @@ def test_login_goes_on_where_the_client_was(broker: BrokerProcess, name: str) ->
         client_id = client.register()
         client.subscribe(name)
         client.produce(name, "0")
-        assert client.consume(WAIT_S) == f"{name} 0"
+        assert client.consume(HANG_S) == f"{name} 0"
         client.produce(name, "1")
-        assert client.consume(WAIT_S) == f"{name} 1"
+        assert client.consume(HANG_S) == f"{name} 1"
     with connect(broker) as client:
         client.login(client_id)
         client.subscribe(name)
         client.produce(name, "2")
-        assert client.consume(WAIT_S) == f"{name} 2"
+        assert client.consume(HANG_S) == f"{name} 2"
 
 
 def test_the_offset_can_be_reset_to_the_oldest_and_to_the_latest(
@@ -104,9 +105,9 @@ def test_the_offset_can_be_reset_to_the_oldest_and_to_the_latest(
         client.reset_offset_latest(name)
         client.subscribe(name)
         client.produce(name, "2")
-        assert client.consume(WAIT_S) == f"{name} 2"
+        assert client.consume(HANG_S) == f"{name} 2"
         client.reset_offset_oldest(name)
-        assert [client.consume(WAIT_S) for _ in range(3)] == [f"{name} {n}" for n in range(3)]
+        assert [client.consume(HANG_S) for _ in range(3)] == [f"{name} {n}" for n in range(3)]
 
 
 @pytest.mark.parametrize("message", ["", "two words", "ünïcödé 🌀", "x" * 5_000_000])
@@ -115,7 +116,7 @@ def test_any_text_arrives_as_it_was(broker: BrokerProcess, name: str, message: s
         client.register()
         client.subscribe(name)
         client.produce(name, message)
-        assert client.consume(WAIT_S) == f"{name} {message}"
+        assert client.consume(HANG_S) == f"{name} {message}"
 
 
 def test_bytes_that_are_no_text_arrive_as_they_were(broker: BrokerProcess, name: str) -> None:
@@ -124,12 +125,12 @@ def test_bytes_that_are_no_text_arrive_as_they_were(broker: BrokerProcess, name:
         client.register()
         client.subscribe(name)
         client.produce(name, raw)
-        assert client.consume_bytes(WAIT_S) == (name, raw)
+        assert client.consume_bytes(HANG_S) == (name, raw)
         client.produce(name, raw)
-        text = client.consume(WAIT_S)
+        text = client.consume(HANG_S)
         assert text is not None
         client.produce(name, text.removeprefix(f"{name} "))
-        assert client.consume_bytes(WAIT_S) == (name, raw)
+        assert client.consume_bytes(HANG_S) == (name, raw)
 
 
 PRODUCE_AND_EXIT = """
@@ -158,7 +159,7 @@ def test_a_program_that_produces_and_ends_loses_nothing(
         client.register()
         client.subscribe(name)
         for number in range(messages):
-            assert client.consume(WAIT_S) == f"{name} {number} " + "x" * 100
+            assert client.consume(HANG_S) == f"{name} {number} " + "x" * 100
 
 
 def test_a_program_that_fails_after_it_produced_loses_nothing(
@@ -167,13 +168,13 @@ def test_a_program_that_fails_after_it_produced_loses_nothing(
     text = PRODUCE_AND_EXIT.format(port=broker.pylogstreams_port, topic=name, messages=100)
     program = tmp_path / "program.py"
     program.write_text(text + "\nraise SystemExit(3)\n")
-    done = subprocess.run([sys.executable, str(program)], timeout=60, check=False)
+    done = subprocess.run([sys.executable, str(program)], timeout=HANG_S, check=False)
     assert done.returncode == 3
     with connect(broker) as client:
         client.register()
         client.subscribe(name)
         for number in range(100):
-            assert client.consume(WAIT_S) == f"{name} {number} " + "x" * 100
+            assert client.consume(HANG_S) == f"{name} {number} " + "x" * 100
 
 
 PRODUCER = """
@@ -191,24 +192,25 @@ def test_processes_that_produce_and_consume_at_once_agree(
     broker: BrokerProcess, name: str, tmp_path: Path
 ) -> None:
     producers, messages = 3, 3_000
-    processes = []
-    for producer in range(producers):
-        text = PRODUCER.format(
-            port=broker.pylogstreams_port, topic=name, messages=messages, producer=producer
-        )
-        (tmp_path / f"{producer}.py").write_text(text)
-        command = [sys.executable, str(tmp_path / f"{producer}.py")]
-        processes.append(subprocess.Popen(command, cwd=ROOT))
     seen: dict[int, list[int]] = {producer: [] for producer in range(producers)}
-    with connect(broker) as client:
+    with ExitStack() as running, connect(broker) as client:
+        processes = []
+        for producer in range(producers):
+            text = PRODUCER.format(
+                port=broker.pylogstreams_port, topic=name, messages=messages, producer=producer
+            )
+            program = tmp_path / f"{producer}.py"
+            program.write_text(text)
+            processes.append(running.enter_context(ChildProcess(sys.executable, str(program))))
         client.register()
         client.subscribe(name)
         for _ in range(producers * messages):
-            text_of = client.consume(WAIT_S)
+            text_of = client.consume(HANG_S)
             assert text_of is not None
             _, sender, number = text_of.split(" ")
             seen[int(sender)].append(int(number))
-    assert [process.wait(60) for process in processes] == [0] * producers
+        for process in processes:
+            assert process.finish() == (0, "", "")
     assert all(numbers == list(range(messages)) for numbers in seen.values())
 
 
@@ -222,17 +224,17 @@ def test_positions_are_restored_after_the_broker_was_killed(
         for number in range(10):
             client.produce(name, str(number))
         for number in range(5):
-            assert client.consume(WAIT_S) == f"{name} {number}"
+            assert client.consume(HANG_S) == f"{name} {number}"
     broker.kill_and_restart()
     with connect(broker) as client:
         client.login(client_id)
         client.subscribe(name)
         client.produce(name, "10")
         # What was delivered and not yet committed comes again; nothing is left out.
-        first = client.consume(WAIT_S)
+        first = client.consume(HANG_S)
         assert first is not None
         for number in range(int(first.split()[1]) + 1, 11):
-            assert client.consume(WAIT_S) == f"{name} {number}"
+            assert client.consume(HANG_S) == f"{name} {number}"
 
 
 # What goes wrong
@@ -261,7 +263,7 @@ def test_consume_waits_no_longer_than_it_is_told(broker: BrokerProcess, name: st
         with pytest.raises(TimeoutError):
             client.consume(0.05)
         client.produce(name, "late")
-        assert client.consume(WAIT_S) == f"{name} late"
+        assert client.consume(HANG_S) == f"{name} late"
 
 
 def test_consume_gives_nothing_when_the_broker_is_gone(start_broker: StartBroker) -> None:
@@ -271,7 +273,7 @@ def test_consume_gives_nothing_when_the_broker_is_gone(start_broker: StartBroker
         client.subscribe("topic")
         stopping = threading.Thread(target=broker.kill)
         stopping.start()
-        assert client.consume(WAIT_S) is None
+        assert client.consume(HANG_S) is None
         stopping.join()
 
 
@@ -280,7 +282,7 @@ def test_a_producer_is_told_that_the_broker_is_gone(start_broker: StartBroker) -
     client = connect(broker)
     client.register()
     client.produce("topic", "taken")
-    client.flush(WAIT_S)
+    client.flush(HANG_S)
     broker.kill()
     with pytest.raises(Unreachable):  # noqa: PT012 - which of them is told depends on the system
         for _ in range(100_000):
@@ -299,14 +301,14 @@ def test_nothing_is_taken_after_the_broker_has_hung_up(
     client = connect(broker)
     client.register()
     client.produce("topic", "taken")
-    client.flush(WAIT_S)
+    client.flush(HANG_S)
     if has_unread:
         client.subscribe("topic")
         client.produce("topic", "also taken")
-        assert client.consume(WAIT_S) == "topic taken"
+        assert client.consume(HANG_S) == "topic taken"
     end(broker)
     with pytest.raises(Unreachable, match="hung up"):
-        client.flush(WAIT_S)
+        client.flush(HANG_S)
     with pytest.raises(Unreachable, match="hung up"):
         client.produce("topic", "lost")
     with pytest.raises(Unreachable, match="hung up"):
@@ -331,17 +333,11 @@ def test_a_program_that_ends_too_late_says_what_was_not_sent(
     broker = start_broker(http="off")
     program = tmp_path / "program.py"
     program.write_text(PRODUCE_TOO_LATE.format(port=broker.pylogstreams_port))
-    process = subprocess.Popen(
-        [sys.executable, str(program)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    broker.kill()
-    _, said = process.communicate("\n", timeout=60)
+    with ChildProcess(sys.executable, str(program)) as process:
+        assert process.next_line() == "ready"
+        broker.kill()
+        process.write("\n")
+        said = process.finish().stderr
     assert said.startswith("millstream: messages that were produced were not stored, or not all: ")
     assert said.count("\n") == 1
 
@@ -367,5 +363,5 @@ def test_heartbeats_keep_an_idle_client_connected(
         with pytest.raises(TimeoutError):
             client.consume(1.0)
         client.produce(name, "alive")
-        assert client.consume(WAIT_S) == f"{name} alive"
+        assert client.consume(HANG_S) == f"{name} alive"
     assert broker.complaints() == []

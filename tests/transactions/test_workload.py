@@ -19,7 +19,7 @@ from random import Random
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
 from tests.transactions.anomaly import Anomaly, Kind
 from tests.transactions.checker import check
 from tests.transactions.history import read_history
@@ -64,7 +64,7 @@ def run_rounds(path: Path, *, seconds: float) -> None:
     rounds = max(round(seconds / ROUND_S), 1)
     with (
         kept_on_failure(path, seed),
-        BrokerProcess(path / "broker", settings=SETTINGS, port=fixed_port()) as broker,
+        BrokerProcess(path / "broker", settings=SETTINGS) as broker,
     ):
         random = Random(seed)
         for number in range(rounds):
@@ -127,7 +127,7 @@ def test_histories_of_a_minute_have_no_anomaly(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 def test_readers_of_what_is_not_committed_are_found_out(tmp_path: Path) -> None:
     """The same load, with a fault that every broker would show: so the whole of it can fail."""
-    with BrokerProcess(tmp_path / "broker", settings=SETTINGS, port=fixed_port()) as broker:
+    with BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
         workload = Workload(
             bootstrap=broker.address,
             directory=tmp_path / "history",

@@ -8,7 +8,6 @@ the machine, so a seed gives a similar run and not the same.
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,11 +18,12 @@ from random import Random
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S, wait_until
 from tests.transactions.final_reader import end_transactions, read_all
 from tests.transactions.history import read_history
 from tests.transactions.worker_process import topics
 
-ROOT = Path(__file__).parents[2]
 # Each process has several roles: a client waits more than it works.
 SLOTS: Sequence[tuple[str, ...]] = (
     ("confluent-transactions", "confluent-transactions"),
@@ -34,15 +34,13 @@ SLOTS: Sequence[tuple[str, ...]] = (
 )
 BROKER_KILL_S = (3.0, 8.0)
 WORKER_KILL_S = (3.0, 8.0)
-STOP_S = 60.0
-READY_S = 30.0
 
 
 @dataclass(slots=True)
 class Worker:
     slot: int
     errors: Path
-    process: subprocess.Popen[bytes]
+    process: ChildProcess
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,11 +81,13 @@ class Workload:
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         new = [NewTopic(name, count, 1) for name, count in topics(self.round).items()]
-        deadline = time.monotonic() + READY_S
-        for name, future in admin.create_topics(new).items():
-            future.result(READY_S)
-            while name not in admin.list_topics(timeout=READY_S).topics:
-                assert time.monotonic() < deadline, f"{name} is not there"
+        for future in admin.create_topics(new).values():
+            future.result(HANG_S)
+
+        def are_there() -> bool:
+            return topics(self.round).keys() <= admin.list_topics(timeout=HANG_S).topics.keys()
+
+        wait_until(are_there, "the topics")
 
     def _start(self, slot: int) -> None:
         self._started += 1
@@ -99,7 +99,7 @@ class Workload:
             *(str(self._random.getrandbits(32)), str(self.round), self.isolation, *SLOTS[slot]),
         ]
         with errors.open("wb") as file:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
+            process = ChildProcess(*command, stdout=file, stderr=file)
         self._workers.append(Worker(slot, errors, process))
 
     def _disturb(self, deadline: float) -> None:
@@ -118,27 +118,26 @@ class Workload:
 
     def _replace(self, worker: Worker) -> None:
         worker.process.kill()
-        worker.process.wait()
         self._workers.remove(worker)
         self.worker_kills += 1
         self._start(worker.slot)
 
     def _see_that_all_run(self) -> None:
         for worker in self._workers:
-            code = worker.process.poll()
-            assert code is None, f"{SLOTS[worker.slot]} ended: {worker.errors.read_text()}"
+            assert worker.process.is_running, (
+                f"{SLOTS[worker.slot]} ended: {worker.errors.read_text()}"
+            )
 
     def _stop_all(self) -> None:
         for worker in self._workers:
-            worker.process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + STOP_S
+            worker.process.signal(signal.SIGTERM)
+        deadline = time.monotonic() + HANG_S
         for worker in self._workers:
-            try:
-                code = worker.process.wait(max(deadline - time.monotonic(), 0))
-            except subprocess.TimeoutExpired:
-                worker.process.send_signal(signal.SIGUSR1)
-                time.sleep(1)
-                code = None
+            if not worker.process.ends_within(max(deadline - time.monotonic(), 0)):
+                # It writes where its threads are.
+                worker.process.signal(signal.SIGUSR1)
+                worker.process.ends_within(1)
+            code = worker.process.kill().returncode
             # One that has only just been started ends before it has begun.
             assert code in {0, -signal.SIGTERM}, (
                 f"{SLOTS[worker.slot]}: {code}: {worker.errors.read_text()}"
@@ -146,6 +145,4 @@ class Workload:
 
     def _kill_all(self) -> None:
         for worker in self._workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-                worker.process.wait()
+            worker.process.kill()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from benchmarks.server_meter import ServerMeter, Usage, _ended_children_s, cpu_s
+from tests.fakes.child_process import ChildProcess
 
 BURN = """
 import subprocess, sys, time
@@ -18,16 +16,13 @@ if child: child.wait()
 
 
 def test_work_of_a_process_and_its_child_is_counted() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", BURN, BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"burnt\n"
+    with ChildProcess.python("-c", BURN, BURN) as process:
+        assert process.next_line() == "burnt"
         with ServerMeter(process.pid) as meter:
             pass
         # Most of 0.1 s: the scheduler may be a tick behind.
         assert cpu_s(process.pid) > 0.09
-        process.communicate()
+        process.finish()
     assert meter.usage.server_cpu_s >= 0
     assert cpu_s(process.pid) == 0
 
@@ -40,14 +35,11 @@ subprocess.run([sys.executable, "-c", {BURN!r}], stdin=nothing, stdout=nothing)
 print("ended", flush=True)
 sys.stdin.read()
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ended\n"
+    with ChildProcess.python("-c", parent) as process:
+        assert process.next_line() == "ended"
         # Most of 0.05 s, less a tick of user and one of system time.
         assert _ended_children_s(process.pid) > 0.02
-        process.communicate()
+        process.finish()
 
 
 def test_best_of_two_runs_takes_each_figure_by_itself() -> None:

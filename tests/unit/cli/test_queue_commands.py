@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from millstream.client import Connection, connect
+from millstream.client import Connection
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect
 
 TIMEOUT_S = 60
 HOSTILE = "red \x1b[31m and [bold]markup[/bold]\nnext"

@@ -6,56 +6,52 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import millstream
+from tests.fakes.child_process import ChildProcess
 
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., ChildProcess]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Starts a broker with the given arguments; ends those that the test leaves running."""
-    started: list[subprocess.Popen[str]] = []
+    with ExitStack() as running:
 
-    def start_one(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "millstream", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        def start_one(*arguments: str) -> ChildProcess:
+            return running.enter_context(
+                ChildProcess(sys.executable, "-m", "millstream", *arguments)
+            )
 
-    yield start_one
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield start_one
 
 
-def lines_until_ready(process: subprocess.Popen[str]) -> list[str]:
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if line.startswith("ready"):
-            return lines
-    raise AssertionError(f"ended before it was ready: {lines}, {process.communicate()}")
+def lines_until_ready(process: ChildProcess) -> list[str]:
+    lines = [process.next_line()]
+    while not lines[-1].startswith("ready"):
+        lines.append(process.next_line())
+    return lines
 
 
-def failure(process: subprocess.Popen[str]) -> str:
+def failure(process: ChildProcess) -> str:
     """The one line of a start that must fail."""
-    _, errors = process.communicate()
-    assert process.returncode == 1
-    assert errors.count("\n") == 1
-    assert errors.startswith("millstream: ")
-    return errors
+    done = process.finish()
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("millstream: ")
+    return done.stderr
+
+
+def assert_stopped(process: ChildProcess) -> None:
+    done = process.finish()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "stopped"
 
 
 OTHERS_OFF = ("--http", "off", "--pylogstreams", "off")
@@ -72,18 +68,16 @@ def test_signal_stops_the_broker_cleanly(
         rf"ready data={data} kafka=127\.0\.0\.1:\d+", lines_until_ready(process)[-1]
     )
     assert data.is_dir()
-    process.send_signal(signal_number)
-    output, errors = process.communicate()
-    assert (process.returncode, errors) == (0, "")
-    assert output.splitlines()[-1] == "stopped"
+    process.signal(signal_number)
+    assert_stopped(process)
 
 
 def test_stopped_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -> None:
     for _ in range(2):
         process = start(*SERVE, "--data-dir", str(tmp_path / "data"))
         lines_until_ready(process)
-        process.terminate()
-        assert process.wait() == 0
+        process.signal(signal.SIGTERM)
+        assert_stopped(process)
 
 
 def test_killed_broker_starts_again_on_its_data(start: Start, tmp_path: Path) -> None:
@@ -91,7 +85,6 @@ def test_killed_broker_starts_again_on_its_data(start: Start, tmp_path: Path) ->
         process = start(*SERVE, "--data-dir", str(tmp_path / "data"))
         lines_until_ready(process)
         process.kill()
-        process.wait()
 
 
 def test_second_broker_on_one_directory_is_refused(start: Start, tmp_path: Path) -> None:
@@ -152,13 +145,12 @@ def test_reload_while_the_broker_starts_is_done_when_it_stands(
     process = start(*SERVE, "--data-dir", data, "--config", str(config))
     with config.open("w"):
         # It reads its settings now.
-        process.send_signal(signal.SIGHUP)
+        process.signal(signal.SIGHUP)
         newer = tmp_path / "newer.toml"
         newer.write_text("[log]\nretention.ms = 5\n")
         newer.replace(config)
     lines_until_ready(process)
-    assert process.stderr is not None
-    assert "reloaded: log.retention.ms = 5" in process.stderr.readline()
+    assert "reloaded: log.retention.ms = 5" in process.next_error()
 
 
 def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:
@@ -188,15 +180,13 @@ def test_host_that_cannot_be_is_refused(start: Start, tmp_path: Path, flag: str)
 
 
 def test_unknown_flag_is_a_usage_error(start: Start) -> None:
-    process = start("serve", "--no-such-flag")
-    _, errors = process.communicate()
-    assert process.returncode == 2
-    assert "Traceback" not in errors
+    done = start("serve", "--no-such-flag").finish()
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
 
 
 def test_version_is_printed(start: Start) -> None:
-    output, _ = start("--version").communicate()
-    assert output == f"millstream {millstream.__version__}\n"
+    assert start("--version").finish() == (0, f"millstream {millstream.__version__}\n", "")
 
 
 def test_broker_runs_without_uvloop(
@@ -206,7 +196,5 @@ def test_broker_runs_without_uvloop(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = start(*SERVE, "--data-dir", str(tmp_path / "data"))
     lines_until_ready(process)
-    process.terminate()
-    output, errors = process.communicate()
-    assert (process.returncode, errors) == (0, "")
-    assert output.splitlines()[-1] == "stopped"
+    process.signal(signal.SIGTERM)
+    assert_stopped(process)

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from millstream.client import connect_async
 from millstream.errors import (
     AnswerLost,
     ClientClosed,
@@ -18,6 +17,7 @@ from millstream.errors import (
     UnknownTopic,
     Unreachable,
 )
+from tests.fakes.patient_client import connect_async
 from tests.fakes.scripted_broker import ScriptedBroker, Talk, until
 
 Script = Callable[[Talk], Awaitable[None]]

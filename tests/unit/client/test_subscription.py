@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from millstream.client import AsyncSubscription, connect_async
+from millstream.client import AsyncSubscription
 from millstream.errors import Conflict, NotFound, UnknownTopic
+from tests.fakes.patient_client import connect_async
 from tests.fakes.scripted_broker import Frame, ScriptedBroker, Talk, message, until
 
 

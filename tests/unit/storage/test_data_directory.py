@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +22,7 @@ from millstream.settings.storage import StorageSettings
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.filesystem import Filesystem, LocalFilesystem
 from millstream.storage.local_log import LocalLog
+from tests.fakes.child_process import ChildProcess
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import SMALL_SEGMENTS, append, fill
 from tests.fakes.sample_batches import batch_of, idempotent_batch, values_of
@@ -94,18 +92,12 @@ sys.stdin.read()
 
 
 def test_lock_of_another_process_names_it_and_ends_when_that_is_killed(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD_DIRECTORY, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"open\n"
+    with ChildProcess.python("-c", HOLD_DIRECTORY, str(tmp_path)) as holder:
+        assert holder.next_line() == "open"
         with pytest.raises(DirectoryLocked) as refusal:
             open_directory(str(tmp_path))
         assert refusal.value.holder == f"process {holder.pid}"
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.wait()
+        holder.kill()
     directory = open_directory(str(tmp_path))
     assert [log.name for log in directory.logs()] == ["orders/0"]
     directory.close()

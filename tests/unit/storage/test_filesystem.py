@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +16,7 @@ from millstream.storage.filesystem import (
     write_atomically,
 )
 from millstream.storage.memory_filesystem import MemoryFilesystem
+from tests.fakes.child_process import ChildProcess
 from tests.fakes.fake_filesystem import FakeFilesystem
 
 FILESYSTEMS: dict[str, Callable[[], Filesystem]] = {
@@ -317,17 +314,13 @@ sys.stdin.read()
 
 def test_lock_of_another_process_holds_until_that_is_killed(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD_LOCK, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+    with ChildProcess.python("-c", HOLD_LOCK, path) as holder:
+        assert holder.next_line() == "held"
         with pytest.raises(DirectoryLocked) as failure:
             LocalFilesystem().lock(path, "this process")
         assert failure.value.holder == "the other process"
         assert str(tmp_path) in str(failure.value)
-        os.kill(holder.pid, signal.SIGKILL)
-        holder.wait()
+        holder.kill()
     lock = LocalFilesystem().lock(path, "this process")
     assert Path(path).read_text() == "this process\n"
     lock.release()

@@ -24,7 +24,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from millstream import app
-from millstream.client import connect, connect_async
 from millstream.errors import InvalidRecord, MissingExtra
 from millstream.gateways.kafka.handlers.fetch import Fetch
 from millstream.gateways.kafka.handlers.produce import Producing
@@ -32,6 +31,7 @@ from millstream.gateways.kafka.listener import Door
 from millstream.settings.loader import load
 from millstream.telemetry.tracing import open_tracing
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patient_client import connect, connect_async
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
