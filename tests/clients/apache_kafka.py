@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
@@ -19,11 +16,12 @@ from millstream.client.kafka import Cluster
 from millstream.errors import Unavailable
 from tests.clients.broker_process import ROOT
 from tests.fakes.certificate import make_certificate
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import wait_until
+from tests.fakes.ports import fixed_port
 
 USER, PASSWORD = "alice", "a-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-START_S = 300.0
-STOP_S = 120.0
 _CLUSTER_ID = "bWlsbHN0cmVhbS10ZXN0cw"
 _LOGIN = "org.apache.kafka.common.security"
 
@@ -46,8 +44,7 @@ class ApacheKafka:
     def __init__(self, home: Path) -> None:
         _require()
         self.certificate = make_certificate(home).with_name("certificate.pem")
-        self._reserved = [_reserved_port() for _ in range(3)]
-        plain, secure, controller = (each.getsockname()[1] for each in self._reserved)
+        plain, secure, controller = fixed_port(), fixed_port(), fixed_port()
         self.address = f"127.0.0.1:{plain}"
         self.secure_address = f"127.0.0.1:{secure}"
         settings = home / "server.properties"
@@ -59,44 +56,33 @@ class ApacheKafka:
             for word in ("--add-scram", f"{name}=[name={USER},password={PASSWORD}]")
         ]
         format_it = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(settings)]
-        subprocess.run([*java, *format_it, *users], check=True, capture_output=True)
+        with ChildProcess(*java, *format_it, *users) as formatting:
+            formatted = formatting.finish()
+        assert formatted.returncode == 0, formatted.stdout + formatted.stderr
         self._log = home / "kafka.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(settings)], stdout=log, stderr=subprocess.STDOUT
-            )
-        try:
-            self._wait_until_ready()
-        except BaseException:
-            self._stop()
-            raise
+            command = [*java, "kafka.Kafka", str(settings)]
+            self._process = ChildProcess(*command, stdout=log, stderr=log)
 
     def __enter__(self) -> Self:
+        try:
+            with Cluster(self.address, timeout_s=1.0) as cluster:
+                wait_until(lambda: self._answers(cluster), f"Apache Kafka: see {self._log}")
+        except BaseException:
+            self._process.kill()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop()
+        self._process.kill()
 
-    def _stop(self) -> None:
-        self._process.terminate()
+    def _answers(self, cluster: Cluster) -> bool:
+        assert self._process.is_running, self._log.read_text()[-5000:]
         try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        for each in self._reserved:
-            each.close()
-
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_S
-        with Cluster(self.address, timeout_s=1.0) as cluster:
-            while True:
-                try:
-                    cluster.partitions()
-                    return
-                except Unavailable:
-                    if self._process.poll() is not None or time.monotonic() > deadline:
-                        raise AssertionError(self._log.read_text()[-5000:]) from None
+            cluster.partitions()
+        except Unavailable:
+            return False
+        return True
 
 
 def _settings(home: Path, plain: int, secure: int, controller: int) -> str:
@@ -134,14 +120,3 @@ def _settings(home: Path, plain: int, secure: int, controller: int) -> str:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-
-def _reserved_port() -> socket.socket:
-    """A socket that keeps its port from all others but Java, which may share it to listen there.
-
-    Linux allows this while both sockets have SO_REUSEADDR and only one of them listens.
-    """
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    return reserved

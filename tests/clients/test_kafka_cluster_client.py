@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -245,7 +246,9 @@ def test_transaction_that_takes_too_long_is_lost(cluster: Cluster, name: str) ->
     cluster.create_topic(name)
     place = (name, 0)
     identity = cluster.transactions.init(name, 300)
-    begin(cluster, name, identity, [place], first=0)
+    with suppress(TransactionLost):
+        # On a busy machine it is lost before it has sent all.
+        begin(cluster, name, identity, [place], first=0)
     eventually(lambda: cluster.transactions.state(name) == "CompleteAbort", "the timeout")
     with pytest.raises(TransactionLost, match="it took too long and was aborted"):
         cluster.transactions.end(name, *identity, commit=True)
@@ -267,6 +270,7 @@ def test_record_batch_that_is_too_large_is_refused(cluster: Cluster, name: str) 
         cluster.produce((name, 0), [bytes(batch_of(bytes(2000)))])
 
 
+@pytest.mark.system
 def test_broker_that_is_killed_again_and_again_takes_every_batch_once(
     start_broker: StartBroker, name: str
 ) -> None:
@@ -294,6 +298,7 @@ def test_broker_that_is_killed_again_and_again_takes_every_batch_once(
         assert read_values(cluster, place) == [b"%d" % number for number in range(count * size)]
 
 
+@pytest.mark.system
 def test_reader_goes_on_after_a_broker_was_killed(start_broker: StartBroker, name: str) -> None:
     broker = start_broker()
     with Cluster(broker.address) as cluster:
