@@ -9,8 +9,10 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Watch
+from tests.browser.conftest import PATIENCE_S, Watch
 from tests.clients.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.system
 
 MESSAGES = 40
 
@@ -50,7 +52,7 @@ def member(
         }
     )
     consumer.subscribe([topic])
-    read = consumer.consume(10, timeout=30)
+    read = consumer.consume(10, timeout=PATIENCE_S)
     assert len(read) == 10
     consumer.commit(asynchronous=False)
     yield consumer

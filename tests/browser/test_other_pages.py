@@ -9,8 +9,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Watch
+from tests.browser.conftest import PATIENCE_S, Watch, open_page
 from tests.clients.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.system
 
 HOSTILE = "<img src=x onerror=\"document.title='broken'\">"
 FAR_AHEAD_MS = 10**15
@@ -55,7 +57,7 @@ def test_connections_of_all_doors_are_shown(page: Page, broker: BrokerProcess) -
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.address, "client.id": "the-miller"}
     )
-    producer.list_topics(timeout=10)
+    producer.list_topics(timeout=PATIENCE_S)
     page.goto("/#/connections")
     row = page.locator(".list-row", has_text="the-miller").first
     expect(row).to_contain_text("kafka")
@@ -84,8 +86,7 @@ def test_theme_follows_the_system_until_one_is_chosen(
     chromium: Browser, broker: BrokerProcess
 ) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    with chromium.new_context(base_url=broker.url, color_scheme="dark") as context:
-        page = context.new_page()
+    with open_page(chromium, broker, color_scheme="dark") as page:
         page.goto("/")
         dark = page.evaluate(ground)
         page.get_by_role("button", name="Theme").click()

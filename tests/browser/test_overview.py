@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ANY_PORT, PATIENCE_MS, Watch
+from tests.browser.conftest import ANY_PORT, Watch, open_page
 from tests.clients.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.system
 
 
 def test_traffic_shows_as_it_happens(page: Page, web: httpx.Client, name: str) -> None:
@@ -17,16 +20,14 @@ def test_traffic_shows_as_it_happens(page: Page, web: httpx.Client, name: str) -
     expect(page.locator("#live")).to_have_text("Live")
     expect(page.locator(".health")).to_have_text("All is well")
     tile = page.locator(".tile", has_text="Messages in").locator("b")
-    for _ in range(30):
+    busy = page.locator(".busy", has_text=name)
+    while (shown := tile.inner_text()) in {"\u2013", "0/s"} or not busy.is_visible():
         web.post(f"/topics/{name}/messages", json=[{"value": "x"}] * 500).raise_for_status()
-        if tile.inner_text() not in {"\u2013", "0/s"}:
-            break
         page.wait_for_timeout(100)
-    assert re.fullmatch(r"[\d,.]+k?/s", tile.inner_text())
+    assert re.fullmatch(r"[\d,.]+k?/s", shown)
     delay = page.locator(".tile", has_text="Loop delay").locator("b")
     expect(delay).not_to_have_text("\u2013")
     expect(page.locator(".chart .line").first).to_be_visible()
-    expect(page.locator(".busy", has_text=name)).to_be_visible()
 
 
 def test_facts_are_those_of_the_api(page: Page, web: httpx.Client, name: str) -> None:
@@ -44,11 +45,9 @@ def test_facts_are_those_of_the_api(page: Page, web: httpx.Client, name: str) ->
 def test_new_broker_says_what_to_do_first(chromium: Browser, tmp_path: Path) -> None:
     with (
         BrokerProcess(tmp_path, http=ANY_PORT) as broker,
-        chromium.new_context(base_url=broker.url) as context,
+        open_page(chromium, broker) as page,
     ):
-        page = context.new_page()
         watch = Watch(page)
-        page.set_default_timeout(PATIENCE_MS)
         page.goto("/")
         expect(page.locator(".welcome")).to_contain_text("has no topics yet")
         for path, words in {

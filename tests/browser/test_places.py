@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Watch
+from tests.browser.conftest import Watch, expect_toast
 from tests.browser.test_messages import first, put, rows
+
+pytestmark = pytest.mark.system
 
 
 def test_search_is_kept_in_the_address(page: Page, web: httpx.Client, name: str) -> None:
@@ -136,7 +139,7 @@ def test_refusal_of_what_a_button_asks_for_is_told(page: Page, watch: Watch) -> 
     page.goto("/#/topics")
     page.route("**/api/topic-settings", lambda route: route.fulfill(status=503, json=_PROBLEM))
     page.get_by_role("button", name="Create topic").first.click()
-    expect(page.locator(".toast")).to_have_text("not now")
+    expect_toast(page, "not now")
 
 
 _PROBLEM = {"status": 503, "title": "Unavailable", "detail": "not now"}

@@ -6,6 +6,13 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from tests.browser.conftest import expect_toast
+
+pytestmark = pytest.mark.system
+
+# The page has drawn all that it was told before.
+_TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
 
 @pytest.fixture
 def letters(web: httpx.Client, name: str) -> str:
@@ -67,14 +74,14 @@ def test_letters_are_read_and_replayed(page: Page, web: httpx.Client, letters: s
     page.get_by_label("Choose letter 0:1").check()
     page.get_by_role("button", name="Replay chosen").click()
     page.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
-    expect(page.locator(".toast")).to_have_text("1 letter sent back")
+    expect_toast(page, "1 letter sent back")
     values = [
         each["value"] for each in web.get(f"/topics/{letters}/messages?offset=4").json()["messages"]
     ]
     assert values == ["job 1"]
     page.get_by_role("button", name="Replay all").click()
     page.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
-    expect(page.locator(".toast").last).to_have_text("3 letters sent back")
+    expect_toast(page, "3 letters sent back")
     assert web.get(f"/topics/{letters}").json()["messages"] == 8
 
 
@@ -128,9 +135,10 @@ def test_letters_that_are_read_twice_at_once_are_shown_once(
     while len(held) < 2:
         page.wait_for_timeout(50)
     for each in reversed(held):
-        each.continue_()
-    expect(page.locator(".list-row")).to_have_count(4)
-    page.wait_for_timeout(300)
+        with page.expect_response(each.request.url) as answer:
+            each.continue_()
+        answer.value.finished()
+    page.evaluate(_TWO_FRAMES)
     expect(page.locator(".list-row")).to_have_count(4)
     assert page.locator(".list").get_attribute("aria-rowcount") == "5"
 
@@ -149,10 +157,10 @@ def test_many_letters_are_loaded_from_all_partitions(
     list_ = page.locator(".list")
     expect(list_).to_have_attribute("aria-rowcount", "101")
     more = page.get_by_role("button", name="Load more")
-    while more.is_visible():
+    while (shown := list_.get_attribute("aria-rowcount")) != "321":
         more.click()
-        page.wait_for_timeout(200)
-    expect(list_).to_have_attribute("aria-rowcount", "321")
+        expect(list_).not_to_have_attribute("aria-rowcount", shown or "")
+    expect(more).to_be_hidden()
 
 
 def test_purge_warns_of_a_queue_of_the_same_name(

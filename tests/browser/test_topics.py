@@ -10,8 +10,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ANY_PORT, PATIENCE_MS, Watch
+from tests.browser.conftest import ANY_PORT, PATIENCE_S, Watch, open_page
 from tests.clients.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.system
 
 MANY = 1000
 MOST_DRAWN = 60
@@ -21,7 +23,10 @@ MOST_DRAWN = 60
 def crowded(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with a thousand topics."""
     with BrokerProcess(tmp_path_factory.mktemp("crowded"), http=ANY_PORT) as broker:
-        with httpx.Client(base_url=broker.url, timeout=60) as web, ThreadPoolExecutor(16) as pool:
+        with (
+            httpx.Client(base_url=broker.url, timeout=PATIENCE_S) as web,
+            ThreadPoolExecutor(16) as pool,
+        ):
             made = pool.map(lambda n: web.put(f"/topics/topic-{n:04}", json={}), range(MANY))
             assert {each.status_code for each in made} == {201}
         yield broker
@@ -31,10 +36,8 @@ def crowded(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def test_thousand_topics_are_searched_and_walked_by_keys(
     chromium: Browser, crowded: BrokerProcess
 ) -> None:
-    with chromium.new_context(base_url=crowded.url) as context:
-        page = context.new_page()
+    with open_page(chromium, crowded) as page:
         watch = Watch(page)
-        page.set_default_timeout(PATIENCE_MS)
         page.goto("/#/topics")
         expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(MANY + 1))
         assert page.locator(".list-row").count() <= MOST_DRAWN

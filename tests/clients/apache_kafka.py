@@ -1,26 +1,27 @@
-"""Apache Kafka, where its jars are: in what KAFKA_HOME names, or where `make peers` puts them.
+"""Apache Kafka, from the jars in KAFKA_HOME, or in the folder where `make peers` puts them.
 
-One process that is broker and controller, with a plain door and one with TLS and passwords.
+One process is broker and controller. It has a plain listener, and one with TLS and passwords.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import time
 from pathlib import Path
+from typing import Self
+
+import pytest
 
 from millstream.client.kafka import Cluster
 from millstream.errors import Unavailable
 from tests.clients.broker_process import ROOT
 from tests.fakes.certificate import make_certificate
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import wait_until
+from tests.fakes.ports import fixed_port
 
 USER, PASSWORD = "alice", "a-secret"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-START_S = 90.0
-STOP_S = 30.0
 _CLUSTER_ID = "bWlsbHN0cmVhbS10ZXN0cw"
 _LOGIN = "org.apache.kafka.common.security"
 
@@ -29,19 +30,21 @@ def libraries() -> Path:
     return Path(os.environ.get("KAFKA_HOME", ROOT / ".peers" / "kafka")) / "libs"
 
 
-def absence() -> str:
-    """Why it cannot be had, if so."""
+def _require() -> None:
+    """Fail the test, in one line, where Apache Kafka is missing."""
+    if not libraries().is_dir():
+        pytest.fail(f"no jars in {libraries()}: run 'make peers' first", pytrace=False)
     if shutil.which("java") is None:
-        return "no java"
-    return "" if libraries().is_dir() else f"no jars in {libraries()}: make peers"
+        pytest.fail("no java: install it, then run 'make peers' first", pytrace=False)
 
 
 class ApacheKafka:
-    """A process, from its start to its stop."""
+    """A process that runs until its context ends."""
 
     def __init__(self, home: Path) -> None:
+        _require()
         self.certificate = make_certificate(home).with_name("certificate.pem")
-        plain, secure, controller = _free_ports(3)
+        plain, secure, controller = fixed_port(), fixed_port(), fixed_port()
         self.address = f"127.0.0.1:{plain}"
         self.secure_address = f"127.0.0.1:{secure}"
         settings = home / "server.properties"
@@ -53,36 +56,33 @@ class ApacheKafka:
             for word in ("--add-scram", f"{name}=[name={USER},password={PASSWORD}]")
         ]
         format_it = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(settings)]
-        subprocess.run([*java, *format_it, *users], check=True, capture_output=True)
+        with ChildProcess(*java, *format_it, *users) as formatting:
+            formatted = formatting.finish()
+        assert formatted.returncode == 0, formatted.stdout + formatted.stderr
         self._log = home / "kafka.log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(settings)], stdout=log, stderr=subprocess.STDOUT
-            )
+            command = [*java, "kafka.Kafka", str(settings)]
+            self._process = ChildProcess(*command, stdout=log, stderr=log)
+
+    def __enter__(self) -> Self:
         try:
-            self._wait_until_ready()
+            with Cluster(self.address, timeout_s=1.0) as cluster:
+                wait_until(lambda: self._answers(cluster), f"Apache Kafka: see {self._log}")
         except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            raise
+        return self
 
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + START_S
-        with Cluster(self.address, timeout_s=1.0) as cluster:
-            while True:
-                try:
-                    cluster.partitions()
-                    return
-                except Unavailable:
-                    if self._process.poll() is not None or time.monotonic() > deadline:
-                        raise AssertionError(self._log.read_text()[-5000:]) from None
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+
+    def _answers(self, cluster: Cluster) -> bool:
+        assert self._process.is_running, self._log.read_text()[-5000:]
+        try:
+            cluster.partitions()
+        except Unavailable:
+            return False
+        return True
 
 
 def _settings(home: Path, plain: int, secure: int, controller: int) -> str:
@@ -120,11 +120,3 @@ def _settings(home: Path, plain: int, secure: int, controller: int) -> str:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

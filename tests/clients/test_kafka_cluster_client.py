@@ -1,9 +1,10 @@
-"""Our own Kafka client against real brokers: ours, and Apache Kafka where it can be had."""
+"""Our own Kafka client against real brokers: ours and Apache Kafka."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -46,14 +47,11 @@ MINUTE_MS = 60_000
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    process = ApacheKafka(tmp_path_factory.mktemp("apache"))
-    yield process
-    process.stop()
+    with ApacheKafka(tmp_path_factory.mktemp("apache")) as process:
+        yield process
 
 
-@pytest.fixture(
-    params=["millstream", pytest.param("apache", marks=pytest.mark.needs("Apache Kafka"))]
-)
+@pytest.fixture(params=["millstream", pytest.param("apache", marks=pytest.mark.kafka)])
 def address(request: pytest.FixtureRequest) -> str:
     if request.param == "millstream":
         broker: BrokerProcess = request.getfixturevalue("broker")
@@ -249,7 +247,9 @@ def test_transaction_that_takes_too_long_is_lost(cluster: Cluster, name: str) ->
     cluster.create_topic(name)
     place = (name, 0)
     identity = cluster.transactions.init(name, 300)
-    begin(cluster, name, identity, [place], first=0)
+    with suppress(TransactionLost):
+        # On a busy machine it is lost before it has sent all.
+        begin(cluster, name, identity, [place], first=0)
     eventually(lambda: cluster.transactions.state(name) == "CompleteAbort", "the timeout")
     with pytest.raises(TransactionLost, match="it took too long and was aborted"):
         cluster.transactions.end(name, *identity, commit=True)
@@ -271,6 +271,7 @@ def test_record_batch_that_is_too_large_is_refused(cluster: Cluster, name: str) 
         cluster.produce((name, 0), [bytes(batch_of(bytes(2000)))])
 
 
+@pytest.mark.system
 def test_broker_that_is_killed_again_and_again_takes_every_batch_once(
     start_broker: StartBroker, name: str
 ) -> None:
@@ -298,6 +299,7 @@ def test_broker_that_is_killed_again_and_again_takes_every_batch_once(
         assert read_values(cluster, place) == [b"%d" % number for number in range(count * size)]
 
 
+@pytest.mark.system
 def test_reader_goes_on_after_a_broker_was_killed(start_broker: StartBroker, name: str) -> None:
     broker = start_broker()
     with Cluster(broker.address, timeout_s=HANG_S) as cluster:
@@ -314,7 +316,7 @@ def test_reader_goes_on_after_a_broker_was_killed(start_broker: StartBroker, nam
         assert fetcher.next_offset == 1000
 
 
-@pytest.mark.needs("Apache Kafka")
+@pytest.mark.kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_user_is_let_in_through_tls_by_password(
     apache: ApacheKafka, mechanism: str, name: str
@@ -335,7 +337,7 @@ def test_user_is_let_in_through_tls_by_password(
         assert len(read_values(cluster, (name, 0))) == 9000
 
 
-@pytest.mark.needs("Apache Kafka")
+@pytest.mark.kafka
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_user_with_a_wrong_password_is_not(apache: ApacheKafka, mechanism: str) -> None:
     security = Security(

@@ -78,12 +78,6 @@ def _compiler_packages() -> list[str]:
     return ["gcc", "libc6-dev", "python{}.{}-dev".format(*sys.version_info)]
 
 
-def _has_apache_kafka() -> bool:
-    from tests.clients.apache_kafka import absence
-
-    return not absence()
-
-
 def _may_mount() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         is_mounted = _runs("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder)
@@ -93,7 +87,6 @@ def _may_mount() -> bool:
 PROGRAMS = {
     program.name: program
     for program in (
-        Program("Apache Kafka", _has_apache_kafka, otherwise="make peers"),
         Program("chromium", _has_chromium, lambda: ["chromium"]),
         Program("compiler", _has_compiler, _compiler_packages),
         # --json came with version 7.82.

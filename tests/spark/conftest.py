@@ -38,16 +38,11 @@ _numbers = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    marks = (
-        # Py4j leaves closing its sockets to the garbage collector.
-        pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-        # The first of them waits for Java, which takes its time on a busy machine.
-        pytest.mark.timeout(300),
-    )
+    # Py4j leaves closing its sockets to the garbage collector.
+    unclosed = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            for mark in marks:
-                item.add_marker(mark)
+            item.add_marker(unclosed)
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +68,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A running broker that other tests use too."""
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"))
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), http="127.0.0.1:0")
     process.start()
     yield process
     process.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,15 @@ from millstream.spark.pipeline import queries
 from millstream.spark.pipeline.model import Pipeline
 from millstream.spark.pipeline.registry import Registry
 from millstream.spark.pipeline.runner import Runner
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def run_once(pipeline: Pipeline, spark: SparkSession, cluster: Cluster) -> list[dict[str, Any]]:
-    """What was told of the run."""
+    """Run a pipeline until it ends; returns all that it told."""
     told: list[dict[str, Any]] = []
     clock = SystemClock()
     registry = Registry(cluster, clock)
@@ -38,7 +39,7 @@ def contents(address: str, topic: str) -> list[Any]:
     consumer = Consumer({"bootstrap.servers": address, "group.id": "none"})
     try:
         place = TopicPartition(topic, 0, 0)
-        _, end = consumer.get_watermark_offsets(place, timeout=30)
+        _, end = consumer.get_watermark_offsets(place, timeout=HANG_S)
         consumer.assign([place])
         found = []
         # Transaction markers have offsets too.
@@ -56,6 +57,7 @@ def command(*words: str) -> list[str]:
 
 
 def output(*words: str) -> str:
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with ChildProcess(*command(*words)) as process:
+        finished = process.finish()
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout

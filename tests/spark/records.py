@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-TIMEOUT_S = 30.0
+from tests.fakes.patience import HANG_S
 
 
 def create_topic(
@@ -16,17 +16,17 @@ def create_topic(
 ) -> None:
     admin = _admin(address)
     wanted = NewTopic(topic, partitions, 1, config=dict(config or {}))
-    admin.create_topics([wanted], request_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
+    admin.create_topics([wanted], request_timeout=HANG_S)[topic].result(HANG_S)
 
 
 def add_partitions(address: str, topic: str, *, total: int) -> None:
     admin = _admin(address)
-    admin.create_partitions([NewPartitions(topic, total)])[topic].result(TIMEOUT_S)
+    admin.create_partitions([NewPartitions(topic, total)])[topic].result(HANG_S)
 
 
 def delete_topic(address: str, topic: str) -> None:
     admin = _admin(address)
-    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    admin.delete_topics([topic])[topic].result(HANG_S)
 
 
 def produce(
@@ -55,7 +55,7 @@ def produce(
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(HANG_S) == 0
 
 
 def produce_transaction(
@@ -63,15 +63,15 @@ def produce_transaction(
 ) -> None:
     """Store values in a transaction of their own, and end it."""
     producer = Producer({"bootstrap.servers": address, "transactional.id": f"{topic}-transactions"})
-    producer.init_transactions(TIMEOUT_S)
+    producer.init_transactions(HANG_S)
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=partition)
-    assert producer.flush(TIMEOUT_S) == 0
+    assert producer.flush(HANG_S) == 0
     if commit:
-        producer.commit_transaction(TIMEOUT_S)
+        producer.commit_transaction(HANG_S)
     else:
-        producer.abort_transaction(TIMEOUT_S)
+        producer.abort_transaction(HANG_S)
 
 
 def _admin(address: str) -> AdminClient:

@@ -18,8 +18,8 @@ from millstream.clock import SystemClock
 from millstream.spark.sink.committer import Batch, Committer
 from millstream.spark.sink.options import SinkOptions
 from millstream.spark.sink.task import Attempt, TaskPlan, write_once
+from tests.fakes.patience import HANG_S
 
-TIMEOUT_S = 30.0
 CHANGES = {"init", "end", "produce"}
 
 
@@ -134,7 +134,7 @@ def committed_values(address: str, topic: str, partitions: int = 1) -> list[byte
         found: list[bytes] = []
         ended = 0
         while ended < partitions:
-            message = consumer.poll(TIMEOUT_S)
+            message = consumer.poll(HANG_S)
             assert message is not None, f"{topic} does not end"
             if message.error() is None:
                 found.append(message.value() or b"")

@@ -6,15 +6,14 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
 import pyspark
 
 from millstream.spark.environment import prepare_spark
+from tests.fakes.patience import wait_until
 
-START_S = 120.0
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -83,11 +82,11 @@ class StandaloneCluster:
         return process
 
     def _said(self, name: str, wanted: re.Pattern[str]) -> str:
+        """What a process has logged, as soon as it does."""
         log = self._home / f"{name}.log"
-        deadline = time.monotonic() + START_S
-        while (found := wanted.search(log.read_text())) is None:
-            assert time.monotonic() < deadline, f"{name} did not start: {log.read_text()}"
-            time.sleep(0.2)
+        wait_until(lambda: wanted.search(log.read_text()), f"{wanted.pattern!r} in {log}")
+        found = wanted.search(log.read_text())
+        assert found is not None
         return found[1]
 
     def _end(self) -> None:

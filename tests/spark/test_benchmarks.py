@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.clients.broker_process import ROOT
+from tests.fakes.child_process import ChildProcess
 
 
 @pytest.mark.torture
 def test_measures_on_spark_are_reported(java: None, tmp_path: Path) -> None:
     flags = ["--quick", "--json", "--only", "spark", "--directory", str(tmp_path)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with ChildProcess(sys.executable, "-m", "benchmarks", *flags) as process:
+        ran = process.finish()
     assert ran.returncode == 0, ran.stderr
     measures = json.loads(ran.stdout)["measures"]
     assert len(measures) == 6

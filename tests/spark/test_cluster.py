@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,13 +13,14 @@ from deltalake import DeltaTable
 
 from millstream.client.kafka import LATEST, Cluster, StreamFetcher
 from millstream.records.arrow import ColumnReader
-from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import wait_until
 from tests.spark.records import create_topic, produce
 from tests.spark.standalone_cluster import StandaloneCluster
 
 PARTITIONS = 4
 ROWS = 24_000
-PATIENCE_S = 400.0
 PIPELINE = """
 name: numbers
 kafka:
@@ -68,28 +67,22 @@ def test_worker_killed_in_the_middle_leaves_every_row_once(
         (tmp_path / "pipeline.log").open("wb") as log,
     ):
         command = ["pipeline", "run", str(file), "--master", spark.url]
-        driver = subprocess.Popen(
-            [sys.executable, "-m", "millstream", *command],
-            cwd=ROOT,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdout=log,
-            stderr=log,
-        )
-        try:
-            _wait(lambda: _read_by(kafka, topic, "table") > ROWS // 4, driver, log.name)
-            assert _read_by(kafka, topic, "table") < ROWS, "it is too late to kill anything"
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        words = [sys.executable, "-m", "millstream", *command]
+        with ChildProcess(*words, env=environment, stdout=log, stderr=log) as driver:
+
+            def has_read(query: str, rows: int) -> bool:
+                assert driver.is_running, Path(log.name).read_text()
+                return _read_by(kafka, topic, query) >= rows
+
+            wait_until(lambda: has_read("table", ROWS // 4), "a quarter of the rows")
+            assert not has_read("table", ROWS), "it is too late to kill anything"
             assert all(spark.executors(number) for number in range(2)), "both have work to do"
             spark.kill_worker(0)
-            queries = ("table", "copy")
-            _wait(
-                lambda: all(_read_by(kafka, topic, query) == ROWS for query in queries),
-                driver,
-                log.name,
-            )
-        finally:
-            driver.send_signal(signal.SIGTERM)
-            status = driver.wait(PATIENCE_S)
-        assert status == 0, Path(log.name).read_text()
+            for query in ("table", "copy"):
+                wait_until(partial(has_read, query, ROWS), f"all rows in {query}")
+            driver.signal(signal.SIGTERM)
+            assert driver.finish().returncode == 0, Path(log.name).read_text()
         written = DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["n"].to_pylist()
         assert sorted(written) == list(range(ROWS))
         assert sorted(_numbers(kafka, f"{topic}.copy")) == list(range(ROWS))
@@ -113,11 +106,3 @@ def _numbers(kafka: Cluster, topic: str) -> list[int]:
         for batch in reader.rest():
             found += batch["value"].to_pylist()
     return [int(value.rpartition(b":")[2].strip(b"}")) for value in found]
-
-
-def _wait(holds: Callable[[], bool], driver: subprocess.Popen[bytes], log: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert driver.poll() is None, Path(log).read_text()
-        assert time.monotonic() < deadline, Path(log).read_text()
-        time.sleep(0.1)

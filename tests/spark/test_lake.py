@@ -14,8 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tests.spark.mortal_source import mortal_source
+from tests.spark.streams import run_to_end
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.system
 
 FORMAT = "millstream_delta"
 NAMES = ["plain", "with space", "a/b=c%41", "grün", "'q\"{}#?", None]
@@ -38,17 +43,15 @@ def make_rows(spark: SparkSession, count: int = ROWS) -> DataFrame:
     )
 
 
-def write_stream(rows: DataFrame, table: Path, checkpoint: Path, **options: str) -> None:
-    """All that there is, to the end."""
-    query = (
-        rows.writeStream.format(FORMAT)
+def write_stream(
+    rows: DataFrame, table: Path, checkpoint: Path, *, format_name: str = FORMAT, **options: str
+) -> None:
+    run_to_end(
+        rows.writeStream.format(format_name)
         .option("path", str(table))
         .option("checkpointLocation", str(checkpoint))
         .options(**options)
-        .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
 
 
 @pytest.fixture
@@ -141,6 +144,31 @@ def test_lost_checkpoint_neither_repeats_nor_loses_rows(feed: Feed, tmp_path: Pa
         )
     assert _ids(table) == list(range(50))
     assert len(list(table.glob("*.parquet"))) == len(DeltaTable(str(table)).file_uris())
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_batch_whose_commit_spark_does_not_know_of_is_not_repeated(
+    spark: SparkSession, feed: Feed, tmp_path: Path, mode: str
+) -> None:
+    def fail() -> None:
+        raise OSError("the driver is gone")
+
+    table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
+    options = {"mode": mode, "name": "q", "optimizeEvery": "2"}
+    if mode == "upsert":
+        options["key"] = "id"
+    # The first commit creates the table; the second is followed by compaction.
+    for batch in range(2):
+        feed.add(id=list(range(batch * 10, batch * 10 + 10)))
+        name = f"mortal_{mode}_{batch}"
+        spark.dataSource.register(mortal_source(name, "after", batch, fail))
+        with pytest.raises(Exception, match="the driver is gone"):
+            write_stream(feed.rows("id long"), table, checkpoint, format_name=name, **options)
+        assert _ids(table) == list(range(batch * 10 + 10))
+    feed.add(id=list(range(20, 30)))
+    write_stream(feed.rows("id long"), table, checkpoint, **options)
+    assert _ids(table) == list(range(30))
+    assert DeltaTable(str(table)).transaction_version("q") == 2
 
 
 def test_upsert_keeps_the_newest_row_of_each_key(feed: Feed, tmp_path: Path) -> None:

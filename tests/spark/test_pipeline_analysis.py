@@ -15,6 +15,8 @@ from millstream.spark.pipeline.model import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.system
+
 GOOD = """\
 name: shop
 sources:

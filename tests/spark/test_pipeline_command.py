@@ -1,15 +1,14 @@
-"""A pipeline as its user runs it: SIGTERM ends it after the batch, and it goes on where it was."""
+"""A pipeline as its user runs it: it ends after its batch, and the next run goes on behind it."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import deltalake
 import pytest
@@ -19,9 +18,14 @@ from millstream.errors import PipelineBusy
 from millstream.settings.names import PIPELINES_TOPIC
 from millstream.spark.pipeline import checkpoint
 from millstream.spark.pipeline.declaration import read
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import wait_until
+from tests.fakes.ports import fixed_port
 from tests.spark.pipelines import command, contents, output
 from tests.spark.records import create_topic, produce
+
+pytestmark = pytest.mark.system
 
 FILE = """\
 name: shop
@@ -68,56 +72,31 @@ def gate(orders):
 class Run:
     """The command's process, and what it has told."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, path: Path) -> None:
         self.told: list[dict[str, Any]] = []
-        self.complaints: list[str] = []
         self._news = threading.Condition()
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._threads = [
-            threading.Thread(target=self._listen, args=(process.stdout,)),
-            threading.Thread(target=self.complaints.extend, args=(process.stderr,)),
-        ]
-        for thread in self._threads:
-            thread.start()
+        self.process = ChildProcess(*command("run", str(path)), on_line=self._listen)
 
-    def _listen(self, lines: IO[str]) -> None:
-        for line in lines:
-            with self._news:
-                self.told.append(json.loads(line))
-                self._news.notify_all()
+    def _listen(self, line: str) -> None:
         with self._news:
+            self.told.append(json.loads(line))
             self._news.notify_all()
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Also for what the command does not tell."""
         with self._news:
             while not condition():
-                assert self.process.poll() is None, (self.told[-1:], self.complaints[-30:])
+                assert self.process.is_running, (self.told[-1:], self.process.kill().stderr)
                 self._news.wait(0.05)
 
-    def last(self, sink: str) -> dict[str, Any]:
+    def wait_for_rows(self, **rows_out: int) -> None:
+        """Until each of these sinks has written so many rows."""
+        wanted = {sink.replace("_", "-"): count for sink, count in rows_out.items()}
+        self.wait_for(lambda: self._rows_out() == wanted)
+
+    def _rows_out(self) -> dict[str, int]:
         queries = self.told[-1]["queries"] if self.told else []
-        found: dict[str, Any] = next((each for each in queries if each["sink"] == sink), {})
-        return found
-
-    def end(self) -> None:
-        self.process.kill()
-        for thread in self._threads:
-            thread.join()
-
-
-@contextmanager
-def running(path: Path) -> Iterator[Run]:
-    with subprocess.Popen(
-        command("run", str(path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        run = Run(process)
-        try:
-            yield run
-        finally:
-            run.end()
+        return {each["sink"]: each["rows_out"] for each in queries}
 
 
 @pytest.fixture
@@ -134,7 +113,7 @@ def values(start: int, count: int) -> list[bytes]:
     ]
 
 
-def test_batch_that_runs_at_sigterm_is_finished_and_a_restart_goes_on_behind_it(
+def test_run_ends_after_its_batch_and_the_next_one_goes_on_behind_it(
     java: None, broker_of_its_own: BrokerProcess, tmp_path: Path
 ) -> None:
     broker = broker_of_its_own
@@ -144,16 +123,15 @@ def test_batch_that_runs_at_sigterm_is_finished_and_a_restart_goes_on_behind_it(
     create_topic(broker.address, "orders")
     produce(broker.address, "orders", values(0, 100))
     closed.touch()
-    with running(path) as run:
+    run = Run(path)
+    with run.process:
         run.wait_for(begun.exists)
         with pytest.raises(PipelineBusy), checkpoint.locked(read(path)):
             pass
         # In the middle of a batch the broker dies and comes back: the run goes on.
         broker.kill_and_restart()
         closed.unlink()
-        run.wait_for(lambda: run.last("table").get("rows_out") == 90)
-        run.wait_for(lambda: run.last("copy").get("rows_out") == 90)
-        run.wait_for(lambda: run.last("dead-letters").get("rows_out") == 10)
+        run.wait_for_rows(table=90, copy=90, dead_letters=10)
 
         closed.touch()
         begun.unlink()
@@ -162,53 +140,55 @@ def test_batch_that_runs_at_sigterm_is_finished_and_a_restart_goes_on_behind_it(
         batch = _newest(tmp_path, "offsets")
         assert _newest(tmp_path, "commits") == batch - 1
         assert "running" in output("list", "--bootstrap", broker.address)
-        run.process.send_signal(signal.SIGTERM)
+        run.process.signal(signal.SIGTERM)
         run.wait_for(lambda: run.told[-1]["state"] == "stopping")
         closed.unlink()
-        assert run.process.wait(100) == 0, run.complaints
+        ended = run.process.finish()
+        assert ended.returncode == 0, ended.stderr
     assert run.told[-1]["state"] == "stopped"
     assert _newest(tmp_path, "commits") >= batch
     status = json.loads(output("status", str(path), "--json"))
     assert (status["state"], status["rows_in"]) == ("stopped", run.told[-1]["rows_in"])
     assert "stopped" in output("status", "shop", "--bootstrap", broker.address)
 
-    output("run", str(path), "--once")
+    _run_until_nobody_reads(path, broker)
     good = [number for number in range(200) if number % 10 != 3]
     table = deltalake.DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
-    assert sorted(table.column("id").to_pylist()) == good
+    assert sorted(table.column("id").to_pylist())[: len(good)] == good
     copies = [json.loads(each.value())["id"] for each in contents(broker.address, "copy")]
-    assert sorted(copies) == good
-    assert len(contents(broker.address, "shop.dead-letters")) == 20
+    assert sorted(copies)[: len(good)] == good
+    letters = contents(broker.address, "shop.dead-letters")
+    assert [each.value() for each in letters[:20]] == [b"no order"] * 20
+    told = json.loads(output("status", str(path), "--json"))
+    assert (told["state"], told["error"]) == ("stopped", None)
     broker.stop()
+
+
+def _run_until_nobody_reads(path: Path, broker: BrokerProcess) -> None:
+    """Run it, and leave when it has read all: it ends by itself after its next batch."""
+    reading, writing = os.pipe()
+    with ChildProcess(*command("run", str(path)), stdout=writing) as process:
+        os.close(writing)
+        with os.fdopen(reading) as lines, Cluster(broker.address) as cluster:
+            assert lines.readline()
+            wait_until(lambda: _read_by_all(cluster) == {200}, "all rows in all sinks")
+        produce(broker.address, "orders", values(200, 10))
+        ended = process.finish()
+    assert ended.returncode == 0, ended.stderr
+    assert "Exception" not in ended.stderr
+
+
+def _read_by_all(cluster: Cluster) -> set[int | None]:
+    """The offsets up to which the queries have read."""
+    place = ("orders", 0)
+    sinks = ("table", "copy", "dead-letters")
+    return {cluster.committed(f"shop.{sink}", [place])[place] for sink in sinks}
 
 
 def _newest(home: Path, kind: str) -> int:
     """The number of the last batch that is planned, or finished."""
     folder = home / "checkpoints" / "shop" / "g1" / "table" / kind
     return max(int(path.name) for path in folder.iterdir() if path.name.isdigit())
-
-
-def test_reader_that_leaves_ends_the_run_after_its_batch(
-    java: None, broker_of_its_own: BrokerProcess, tmp_path: Path
-) -> None:
-    address = broker_of_its_own.address
-    create_topic(address, "orders")
-    produce(address, "orders", values(0, 50))
-    path = tmp_path / "shop.yaml"
-    path.write_text(FILE.format(address=address))
-    (tmp_path / "shop_gate.py").write_text(GATE.format(home=str(tmp_path)))
-    with subprocess.Popen(
-        command("run", str(path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.readline()
-        process.stdout.close()
-        complaints = process.stderr.read()
-    assert process.returncode == 0
-    assert "Exception" not in complaints
-    told = json.loads(output("status", str(path), "--json"))
-    assert (told["state"], told["error"]) == ("stopped", None)
 
 
 def test_spark_that_does_not_start_is_told_and_leaves_no_topics(
@@ -218,9 +198,8 @@ def test_spark_that_does_not_start_is_told_and_leaves_no_topics(
     create_topic(address, "orders")
     path = tmp_path / "shop.yaml"
     path.write_text(FILE.format(address=address).replace("local[2]", "nowhere"))
-    done = subprocess.run(
-        command("run", str(path)), capture_output=True, text=True, timeout=100, check=False
-    )
+    with ChildProcess(*command("run", str(path))) as process:
+        done = process.finish()
     assert done.returncode == 1
     assert "Master must either be" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("millstream: Spark does not start: Java has")

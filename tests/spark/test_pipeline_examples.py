@@ -25,6 +25,8 @@ from tests.spark.records import create_topic, produce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.system
+
 EXAMPLES = ROOT / "examples"
 FILES = sorted([*(EXAMPLES / "pipelines").glob("*.yaml"), EXAMPLES / "demo" / "pipeline.yaml"])
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -23,7 +23,7 @@ from tests.spark.records import create_topic, produce
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.system
 
 FILE = """\
 name: {topic}
@@ -123,16 +123,6 @@ def test_rows_come_out_once_over_several_runs_and_again_after_a_reset(
     assert sums == Counter("abc"[number % 3] for number in good(200))
     letters = contents(broker.address, f"{topic}.dead-letters")
     assert [each.value() for each in letters] == [b"order %d" % n for n in range(3, 200, 10)]
-    assert [dict(each.headers()) for each in letters] == [
-        {
-            "millstream-reason": b"the value is no JSON object",
-            "millstream-source-topic": topic.encode(),
-            "millstream-source-partition": b"0",
-            "millstream-source-offset": b"%d" % offset,
-            "millstream-pipeline": topic.encode(),
-        }
-        for offset in range(3, 200, 10)
-    ]
 
     assert "begins anew" in output("reset", str(path), "--yes")
     assert not (tmp_path / "checkpoints" / topic / "g1").exists()

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
+from millstream.cli import main
 from millstream.client.kafka import Cluster
 from millstream.clock import SystemClock
 from millstream.spark.lake.replay import ReplayPlan, replay
 from tests.clients.broker_process import BrokerProcess
-from tests.spark.records import create_topic, produce
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-TIMEOUT_S = 60
+from tests.fakes.child_process import ChildProcess, Finished
+from tests.fakes.patience import HANG_S
 
 
-def run(broker: BrokerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+def run(broker: BrokerProcess, *words: str) -> Finished:
     command = [sys.executable, "-m", "millstream", "replay", "--bootstrap", broker.address, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    with ChildProcess(*command) as process:
+        return process.finish()
 
 
 def read(broker: BrokerProcess, topic: str, partitions: int, count: int) -> list[Message]:
@@ -41,7 +37,7 @@ def read(broker: BrokerProcess, topic: str, partitions: int, count: int) -> list
     found: list[Message] = []
     ended = 0
     while ended < partitions:
-        message = consumer.poll(TIMEOUT_S)
+        message = consumer.poll(HANG_S)
         assert message is not None
         if message.error():
             ended += 1
@@ -137,49 +133,26 @@ def test_replay_that_breaks_leaves_nothing_and_can_be_repeated(
     ],
 )
 def test_what_cannot_be_replayed_is_one_line(
-    broker: BrokerProcess, topic: str, tmp_path: Path, words: list[str], code: int, complaint: str
+    broker: BrokerProcess,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    complaint: str,
 ) -> None:
     file = str(tmp_path / "f.parquet")
     pq.write_table(pa.table({"value": ["v"]}), file)
     cut = tmp_path / "cut.parquet"
     cut.write_bytes((tmp_path / "f.parquet").read_bytes()[:-20])
     source, *flags = [word.format(file=file, cut=cut) for word in words]
-    done = run(broker, source, topic, *flags)
-    assert done.returncode == code
-    assert done.stderr.startswith("millstream: ")
-    assert complaint.format(file=file, cut=cut) in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-def test_topic_goes_to_a_table_and_back(
-    spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
-) -> None:
-    create_topic(broker.address, topic, partitions=2)
-    for partition in range(2):
-        values = [b"%d-%d" % (partition, number) for number in range(300)]
-        produce(broker.address, topic, values, partition=partition, key=b"k")
-    source = {"kafka.bootstrap.servers": broker.address, "startingOffsets": "earliest"}
-    table = str(tmp_path / "table")
-    for _ in range(2):
-        query = (
-            spark.readStream.format("millstream")
-            .options(**source, subscribe=topic, maxOffsetsPerTrigger="200", includeHeaders="true")
-            .load()
-            .writeStream.format("millstream_delta")
-            .option("path", table)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .queryName(topic)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-    rows = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset", "value"]).to_pylist()
-    expected = [(p, n, b"%d-%d" % (p, n)) for p in range(2) for n in range(300)]
-    assert sorted((r["partition"], r["offset"], r["value"]) for r in rows) == expected
-
-    done = run(broker, table, f"{topic}-again", "--partitions", "2", "--keep-partitions")
-    assert (done.returncode, done.stderr) == (0, "")
-    back = read(broker, f"{topic}-again", 2, 600)
-    found = sorted((r.partition(), r.offset(), r.value()) for r in back)
-    # Committed transactions take an offset at the end of each partition, and none before.
-    assert found == expected
+    command = ["millstream", "replay", "--bootstrap", broker.address, source, topic, *flags]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    told = capsys.readouterr().err
+    assert told.startswith("millstream: ")
+    assert complaint.format(file=file, cut=cut) in told
+    assert told.count("\n") == 1

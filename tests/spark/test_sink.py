@@ -14,11 +14,15 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from millstream.broker.partitioner import partition_of
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.spark.records import create_topic
-from tests.spark.sink_driver import TIMEOUT_S, committed_values
+from tests.spark.sink_driver import committed_values
+from tests.spark.streams import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.system
 
 PARTITIONS = 3
 ROWS = 1_000
@@ -126,7 +130,7 @@ def test_stream_that_loses_its_checkpoint_writes_nothing_twice(
 def _stream(
     spark: SparkSession, broker: BrokerProcess, topic: str, home: Path, *, files: int = 1
 ) -> None:
-    (
+    run_to_end(
         spark.readStream.schema("id long")
         .option("maxFilesPerTrigger", str(files))
         .parquet(str(home / "numbers"))
@@ -136,9 +140,6 @@ def _stream(
         .option("topic", topic)
         .queryName(topic)
         .option("checkpointLocation", str(home / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-        .awaitTermination()
     )
 
 
@@ -160,7 +161,7 @@ def _first(address: str, topic: str, partition: int) -> Message:
     )
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
-        message = consumer.poll(TIMEOUT_S)
+        message = consumer.poll(HANG_S)
         assert message is not None
         assert message.error() is None
         return message

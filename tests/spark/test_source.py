@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,11 +12,16 @@ import pytest
 from pyspark.errors import PySparkException
 
 from millstream.client.kafka import Cluster
-from tests.clients.broker_process import BrokerProcess, fixed_port
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import wait_until
+from tests.fakes.ports import fixed_port
 from tests.spark.records import create_topic, produce, produce_transaction
+from tests.spark.streams import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.system
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 AT_MS = 1_700_000_000_000
@@ -217,20 +223,31 @@ def test_query_goes_on_while_the_broker_is_killed_and_restarted(
         .load()
     )
 
-    def start() -> None:
+    offsets = tmp_path / "checkpoint" / "offsets"
+
+    def kill_in_the_next_batch(done: int) -> None:
+        wait_until(lambda: _batches(offsets) > done, "the next batch")
+        own_broker.kill_and_restart()
+
+    def run() -> None:
         writer = stream.select("partition", "offset", "value").writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
-        own_broker.kill_and_restart()
-        query.awaitTermination(100)
-        assert query.exception() is None
+        with ThreadPoolExecutor(1) as pool:
+            killing = pool.submit(kill_in_the_next_batch, _batches(offsets))
+            run_to_end(writer.option("path", str(tmp_path / "out")))
+            killing.result()
 
-    start()
+    run()
     produce(own_broker.address, topic, numbers(100, first=400))
     # From its checkpoint on.
-    start()
+    run()
     got = spark.read.parquet(str(tmp_path / "out")).orderBy("partition", "offset")
     assert values(got) == [*numbers(500), *numbers(400)]
     with Cluster(own_broker.address) as cluster:
         places = [(topic, 0), (topic, 1)]
         assert cluster.committed(topic, places) == {(topic, 0): 500, (topic, 1): 400}
+
+
+def _batches(offsets: Path) -> int:
+    """How many batches Spark has planned."""
+    return len(list(offsets.glob("[0-9]*")))

@@ -15,19 +15,20 @@ from millstream.errors import DataLost
 from millstream.spark.options import SourceOptions
 from millstream.spark.stream_reader import StreamReader
 from tests.clients.apache_kafka import PASSWORD, USER, ApacheKafka
+from tests.fakes.patience import HANG_S
 from tests.spark.records import create_topic, produce, produce_transaction
+from tests.spark.streams import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.needs("Apache Kafka")
+pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    server = ApacheKafka(tmp_path_factory.mktemp("kafka"))
-    yield server
-    server.stop()
+    with ApacheKafka(tmp_path_factory.mktemp("kafka")) as process:
+        yield process
 
 
 def numbers(count: int, first: int = 0) -> list[bytes]:
@@ -62,9 +63,7 @@ def test_apache_kafka_is_a_table_and_a_stream(
     stream = stream.option("maxOffsetsPerTrigger", "200").option("group.id", topic)
     writer = stream.load().writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
-    query.awaitTermination(100)
-    assert query.exception() is None
+    run_to_end(writer.option("path", str(tmp_path / "out")))
     rows = spark.read.parquet(str(tmp_path / "out")).orderBy("partition", "offset").collect()
     assert [(row.partition, bytes(row.value)) for row in rows] == expected
     with Cluster(kafka.address) as cluster:
@@ -81,7 +80,7 @@ def test_data_that_apache_kafka_deleted_is_an_error(kafka: ApacheKafka, topic: s
     [task] = stream.partitions(start, end)
     admin = AdminClient({"bootstrap.servers": kafka.address})
     for done in admin.delete_records([TopicPartition(topic, 0, 20)]).values():
-        done.result(30)
+        done.result(HANG_S)
     for read in (lambda: stream.partitions(start, end), lambda: list(stream.read(task))):
         with pytest.raises(DataLost, match=f"{topic}-0 from offset 5 to 19"):
             read()

@@ -15,6 +15,7 @@ from millstream.errors import DataLost
 from millstream.spark.options import SourceOptions
 from millstream.spark.stream_reader import StreamReader
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 from tests.spark.records import add_partitions, create_topic, delete_topic, produce
 
 ALL = ReadAllAvailable()
@@ -38,7 +39,7 @@ def delete_records(broker: BrokerProcess, topic: str, before: int) -> None:
     """As retention does, but now."""
     admin = AdminClient({"bootstrap.servers": broker.address})
     for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
-        done.result(30)
+        done.result(HANG_S)
 
 
 def numbers(count: int, first: int = 0) -> list[bytes]:

