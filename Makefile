@@ -15,8 +15,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-
 	--annotation-style line --no-emit-index-url --no-emit-find-links
 
 # What tests need besides Python's packages: see tests/fakes/programs.py.
-TEST_PROGRAMS := chromium compiler curl strace
-SYSTEM_PROGRAMS := $(TEST_PROGRAMS) kcat
+TEST_PROGRAMS := chromium compiler kcat
+SYSTEM_PROGRAMS := $(TEST_PROGRAMS) curl strace
 PREPARE_TESTS := $(BIN)/python scripts/prepare_tests.py
 
 # Written last, so that an interrupted set-up is done again.

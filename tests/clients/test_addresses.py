@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.client_kinds import with_clients
 from tests.clients.client_shape import Client, Message, produce, read_all
 from tests.clients.conftest import SETTINGS, StartBroker
+
+pytestmark = pytest.mark.system
 
 
 @with_clients()

@@ -38,6 +38,8 @@ from tests.clients.confluent_client import Confluent
 from tests.clients.conftest import SETTINGS, StartBroker
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 UNKNOWN_TOPIC = 3
 INVALID_TOPIC = 17
 TOPIC_EXISTS = 36

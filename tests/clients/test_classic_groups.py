@@ -24,6 +24,8 @@ from tests.clients.group_member import (
 )
 from tests.clients.stored_batches import generation_of
 
+pytestmark = pytest.mark.system
+
 PARTITIONS = 6
 EACH = 20
 ROUND = PARTITIONS * EACH

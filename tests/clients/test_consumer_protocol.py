@@ -21,6 +21,8 @@ from tests.clients.group_member import (
     work_off,
 )
 
+pytestmark = pytest.mark.system
+
 PARTITIONS = 6
 EACH = 20
 MANY = 16

@@ -19,6 +19,8 @@ from tests.clients.client_shape import (
 )
 from tests.clients.confluent_client import Confluent
 
+pytestmark = pytest.mark.system
+
 TIME_MS = 1_700_000_000_000
 MANY_TOPICS = 200
 OFFSET_METADATA_TOO_LARGE = 12

@@ -40,6 +40,8 @@ from tests.clients.conftest import StartBroker
 from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of
 
+pytestmark = pytest.mark.system
+
 # Apache Kafka takes no records of the future, and soon deletes those of long ago.
 NOW_MS = SystemClock().now_ms() - 600_000
 MINUTE_MS = 60_000

@@ -16,12 +16,12 @@ from tests.fakes.patience import HANG_S
 
 TIME_MS = 1_700_000_000_000
 
-pytestmark = pytest.mark.needs("kcat")
+pytestmark = [pytest.mark.system, pytest.mark.needs("kcat")]
 
 
-def kcat(broker: BrokerProcess, *arguments: str, stdin: str | None = None) -> str:
+def kcat(address: str, *arguments: str, stdin: str | None = None) -> str:
     done = subprocess.run(
-        ["kcat", "-b", broker.address, *arguments],
+        ["kcat", "-b", address, *arguments],
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
         capture_output=True,
@@ -35,10 +35,10 @@ def kcat(broker: BrokerProcess, *arguments: str, stdin: str | None = None) -> st
 
 def test_metadata_is_listed(broker: BrokerProcess, name: str) -> None:
     Confluent().admin(broker.address).create(name, partitions=3)
-    listed = kcat(broker, "-L")
+    listed = kcat(broker.address, "-L")
     assert f"broker 0 at {broker.address} (controller)" in listed
     assert f'topic "{name}" with 3 partitions:' in listed
-    described = json.loads(kcat(broker, "-L", "-J", "-t", name))
+    described = json.loads(kcat(broker.address, "-L", "-J", "-t", name))
     assert described["controllerid"] == 0
     (topic,) = described["topics"]
     assert [each["leader"] for each in topic["partitions"]] == [0, 0, 0]
@@ -50,10 +50,10 @@ def test_lines_are_produced_and_read_back_compressed(
 ) -> None:
     lines = [f"key-{number}:value {number} {'x' * 100}" for number in range(500)]
     more = ["-H", "from=kcat", "-H", "empty="]
-    kcat(broker, "-P", "-t", name, "-K:", "-z", codec, *more, stdin="\n".join(lines) + "\n")
-    found = kcat(broker, "-C", "-t", name, "-e", "-q", "-f", "%k:%s\n")
+    kcat(broker.address, "-P", "-t", name, "-K:", "-z", codec, *more, stdin="\n".join(lines) + "\n")
+    found = kcat(broker.address, "-C", "-t", name, "-e", "-q", "-f", "%k:%s\n")
     assert found.splitlines() == lines
-    headers = kcat(broker, "-C", "-t", name, "-c", "1", "-q", "-f", "%h")
+    headers = kcat(broker.address, "-C", "-t", name, "-c", "1", "-q", "-f", "%h")
     assert headers == "from=kcat,empty="
     stored = [header for header, _ in batches_of(broker.segments(name)[0])]
     assert {header.codec for header in stored} == {Codec[codec.upper()]}
@@ -65,7 +65,7 @@ def test_lines_are_produced_and_read_back_compressed(
 
 def test_null_values_and_idempotence(broker: BrokerProcess, name: str) -> None:
     options = ["-X", "enable.idempotence=true", "-X", "acks=all"]
-    kcat(broker, "-P", "-t", name, "-K:", "-Z", *options, stdin="gone:\nhere:1\n")
+    kcat(broker.address, "-P", "-t", name, "-K:", "-Z", *options, stdin="gone:\nhere:1\n")
     found = read_all(Confluent(), broker.address, {(name, 0): 0})
     assert [(each.key, each.value) for each in found] == [(b"gone", None), (b"here", b"1")]
     (header, _), *_ = batches_of(broker.segments(name)[0])
@@ -84,7 +84,7 @@ def test_reading_starts_at_offsets_and_times(broker: BrokerProcess, name: str) -
     fill(broker, name, 50)
 
     def read(*arguments: str) -> list[int]:
-        found = kcat(broker, "-C", "-t", name, "-p", "0", "-e", "-q", *arguments)
+        found = kcat(broker.address, "-C", "-t", name, "-p", "0", "-e", "-q", *arguments)
         return list(map(int, found.split()))
 
     assert read("-o", "beginning") == list(range(50))
@@ -99,7 +99,7 @@ def test_offsets_are_queried(broker: BrokerProcess, name: str) -> None:
     fill(broker, name, 50)
 
     def offset(time: int) -> str:
-        return kcat(broker, "-Q", "-t", f"{name}:0:{time}").strip()
+        return kcat(broker.address, "-Q", "-t", f"{name}:0:{time}").strip()
 
     assert offset(-2) == f"{name} [0] offset 0"
     assert offset(-1) == f"{name} [0] offset 50"
@@ -109,8 +109,8 @@ def test_offsets_are_queried(broker: BrokerProcess, name: str) -> None:
 def test_group_is_joined_and_resumed(broker: BrokerProcess, name: str) -> None:
     fill(broker, name, 20)
     group = ["-G", name, "-X", "auto.offset.reset=earliest", "-q"]
-    first = kcat(broker, *group, "-c", "12", name)
+    first = kcat(broker.address, *group, "-c", "12", name)
     assert list(map(int, first.split())) == list(range(12))
     # What it took from the queue is stored, and committed as it leaves.
-    rest = kcat(broker, *group, "-c", "8", name)
+    rest = kcat(broker.address, *group, "-c", "8", name)
     assert list(map(int, rest.split())) == list(range(12, 20))

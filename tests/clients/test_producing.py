@@ -10,6 +10,8 @@ from tests.clients.client_kinds import NULL_HEADER_SENDERS, with_clients
 from tests.clients.client_shape import Client, Message, Refused, produce, read_all
 from tests.clients.stored_batches import batches_of, records_in
 
+pytestmark = pytest.mark.system
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MESSAGE_TOO_LARGE = 10
 TIME_MS = 1_700_000_000_000

@@ -17,6 +17,8 @@ from tests.clients.confluent_client import Confluent
 from tests.clients.kafka_python_client import KafkaPython, KafkaPythonAdmin
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import TopicPartition as Place

@@ -13,6 +13,8 @@ from tests.clients.conftest import StartBroker
 from tests.clients.remote_producer import RemoteProducer
 from tests.clients.stored_batches import records_in
 
+pytestmark = pytest.mark.system
+
 PARTITIONS = 3
 KILLS = 3
 EACH = 100

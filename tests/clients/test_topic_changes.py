@@ -21,6 +21,8 @@ from tests.clients.client_shape import (
 )
 from tests.clients.conftest import SETTINGS, StartBroker
 
+pytestmark = pytest.mark.system
+
 # Segments so small that a few records fill one, and upkeep that looks often.
 UPKEEP = (
     SETTINGS

@@ -16,6 +16,8 @@ from tests.clients.kafka_python_client import KafkaPython, KafkaPythonAdmin
 from tests.clients.transaction_content import numbered, run, transactional
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 with warnings.catch_warnings():
     # It reads its resources in a way that Python 3.11 no longer likes.
     warnings.simplefilter("ignore", DeprecationWarning)

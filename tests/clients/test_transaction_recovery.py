@@ -25,6 +25,8 @@ from tests.clients.transaction_content import (
     values,
 )
 
+pytestmark = pytest.mark.system
+
 INVALID_PRODUCER_EPOCH = 47
 INVALID_TXN_STATE = 48
 MESSAGE_TIMED_OUT = -192

@@ -20,6 +20,8 @@ from tests.clients.transaction_content import (
     values,
 )
 
+pytestmark = pytest.mark.system
+
 endings = pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 ways = pytest.mark.parametrize("way", ["kill", pytest.param("stop", marks=pytest.mark.torture)])
 INPUT = 20

@@ -21,6 +21,8 @@ from tests.clients.transaction_content import (
     values,
 )
 
+pytestmark = pytest.mark.system
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
 MANY = 100_000

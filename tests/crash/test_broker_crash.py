@@ -21,6 +21,8 @@ from tests.clients.group_member import RemoteMember, settle
 from tests.clients.remote_producer import RemoteProducer
 from tests.clients.stored_batches import records_in
 
+pytestmark = pytest.mark.system
+
 TOPIC = "under-load"
 PARTITIONS = 3
 PRODUCERS = 2

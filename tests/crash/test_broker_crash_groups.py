@@ -19,6 +19,8 @@ from tests.clients.confluent_client import Confluent
 from tests.clients.group_member import RemoteMember, settle
 from tests.clients.remote_producer import RemoteProducer
 
+pytestmark = pytest.mark.system
+
 TOPIC = GROUP = "churned"
 PARTITIONS = 6
 MAX_MEMBERS = 4

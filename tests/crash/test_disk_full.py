@@ -24,6 +24,8 @@ from tests.fakes.fake_disk import SECTOR_BYTES
 from tests.fakes.fake_filesystem import Crash, FakeFilesystem
 from tests.fakes.sample_batches import batch_of, read_all
 
+pytestmark = pytest.mark.system
+
 ROUNDS = 8
 BUDGETS = 48
 PARTS = 4

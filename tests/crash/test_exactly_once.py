@@ -21,6 +21,8 @@ from tests.clients.client_shape import Message, eventually, produce, read_to
 from tests.clients.confluent_client import Confluent
 from tests.crash.remote_transformer import MOMENTS, Notices, RemoteTransformer
 
+pytestmark = pytest.mark.system
+
 INPUT, OUTPUT = "input", "output"
 INPUT_PARTITIONS = 4
 OUTPUT_PARTITIONS = 2

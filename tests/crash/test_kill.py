@@ -14,6 +14,8 @@ import pytest
 
 from tests.crash.killed_writer import Transcript, prove_directory, writer
 
+pytestmark = pytest.mark.system
+
 MAX_ACKS = 400
 
 

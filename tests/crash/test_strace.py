@@ -13,7 +13,7 @@ from tests.crash.killed_writer import Transcript, prove_directory, writer
 
 ACKS = 60
 
-pytestmark = pytest.mark.needs("strace")
+pytestmark = [pytest.mark.system, pytest.mark.needs("strace")]
 
 
 class Call(NamedTuple):

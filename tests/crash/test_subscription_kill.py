@@ -21,6 +21,8 @@ from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import until
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 QUEUE = "/topics/work/subscriptions/s"
 RECEIVERS = 4
 CYCLES = 4

@@ -13,6 +13,8 @@ from tests.clients.broker_process import BrokerProcess
 from tests.documents.page_run import PATIENCE_S, PageRun, programs_of
 from tests.fakes.documents import CODE, PAGES, ROOT, SHOWN, SPARK_PAGES, Block, blocks_of
 
+pytestmark = pytest.mark.system
+
 NOT_RUN = [
     "operating: it installs the system's user and files as root",
     "operating: it needs systemd",

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.patience import HANG_S
+
+pytestmark = pytest.mark.system
 
 IDLE = """
 import sys

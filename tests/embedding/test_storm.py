@@ -10,6 +10,8 @@ from confluent_kafka import Producer
 from millstream.testing import Broker
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 PARTITIONS = 3
 ROUNDS = 25
 BURST = 20

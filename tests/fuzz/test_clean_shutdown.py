@@ -14,6 +14,8 @@ from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import BlockingClient, fetch_request, fetched, produce_request
 from tests.fuzz.broker_load import clients, create_topic, running_broker
 
+pytestmark = pytest.mark.system
+
 # Requests wait for longer than any test does: a broker that waited for them would not stop.
 WAIT_MS = 3_600_000
 JOIN = JoinGroupRequest(

@@ -30,6 +30,8 @@ from tests.fuzz.mutations import LAST_MUTATIONS, MUTATIONS, truncate
 from tests.fuzz.random_requests import all_requests, known_ids, random_request
 from tests.fuzz.witness import LogWitness, watched_log
 
+pytestmark = pytest.mark.system
+
 SEED = 20261116
 SHARES = 4
 DIRECT_INPUTS = 100_000 // SHARES

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import produce_request, produced
 from tests.fuzz.broker_load import (
@@ -16,6 +18,8 @@ from tests.fuzz.broker_load import (
     own_memory_bytes,
     running_broker,
 )
+
+pytestmark = pytest.mark.system
 
 IDLE, BUSY, ROUNDS = 5000, 100, 20
 IDLE_CONNECTION_BYTES = 8 * 1024

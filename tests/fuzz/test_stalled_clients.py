@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import fetch_request, fetched, header
 from tests.fuzz.broker_load import (
@@ -15,6 +17,8 @@ from tests.fuzz.broker_load import (
     produce_many,
     running_broker,
 )
+
+pytestmark = pytest.mark.system
 
 FETCH = 12
 FETCHES = 400

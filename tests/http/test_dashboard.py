@@ -14,6 +14,8 @@ import pytest
 
 from tests.clients.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.system
+
 Frames = Iterator[tuple[str, dict[str, Any]]]
 
 

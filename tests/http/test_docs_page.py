@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 import httpx
+import pytest
+
+pytestmark = pytest.mark.system
 
 
 def test_page_loads_nothing_from_elsewhere(web: httpx.Client) -> None:

@@ -17,6 +17,8 @@ import pytest
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.patience import HANG_S, wait_until
 
+pytestmark = pytest.mark.system
+
 PROBLEM = "application/problem+json"
 # Requests wait for longer than any test does: a broker that waited for them to end would not stop.
 WAIT_MS = 3_600_000

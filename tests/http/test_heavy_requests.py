@@ -17,6 +17,8 @@ from tests.fakes.open_door import run, until
 from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import StreamingDoor, streaming_door
 
+pytestmark = pytest.mark.system
+
 JSON = {"content-type": "application/json"}
 LINES = {"content-type": "application/x-ndjson"}
 BYTES = {"content-type": "application/octet-stream"}

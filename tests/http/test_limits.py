@@ -20,6 +20,8 @@ from tests.fakes.open_door import run, until
 from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import SocketClient, StreamingDoor, socket_client, streaming_door
 
+pytestmark = pytest.mark.system
+
 PROBLEM = "application/problem+json"
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -26,6 +26,8 @@ from schemathesis.specs.openapi.checks import (
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

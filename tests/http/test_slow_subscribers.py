@@ -17,6 +17,8 @@ from tests.fakes.open_door import run
 from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import SocketClient, client_of, socket_client, streaming_door
 
+pytestmark = pytest.mark.system
+
 _MIB = 1 << 20
 
 

@@ -13,6 +13,8 @@ from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run
 from tests.fakes.streaming_door import SocketClient, socket_client
 
+pytestmark = pytest.mark.system
+
 _FRAMES = 3000
 _NAMES = (
     "topic",

@@ -35,6 +35,8 @@ from tests.fakes.wire_client import (
 from tests.metrics.scrapes import Sample, Web, histograms, sample
 from tests.seeds.raw_pylogstreams import RawClient
 
+pytestmark = pytest.mark.system
+
 OWN_TOPICS = ("__consumer_offsets", "__transaction_state", "__subscriptions")
 SETTINGS = """
 [storage]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import BlockingClient
 from tests.metrics.scrapes import Sample, Web, sample
+
+pytestmark = pytest.mark.system
 
 SCANNED = sample("millstream_recovery_scanned_bytes")
 UNCLEAN = sample("millstream_recovery_unclean_logs")

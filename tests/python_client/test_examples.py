@@ -14,6 +14,8 @@ from tests.fakes.child_process import ROOT, ChildProcess
 from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect
 
+pytestmark = pytest.mark.system
+
 # What each demonstration says.
 SAID = {
     "analytics": (

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 
+import pytest
+
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.child_process import ChildProcess
 from tests.fakes.patience import wait_until
 from tests.fakes.patient_client import connect
 from tests.python_client.conftest import StartBroker
+
+pytestmark = pytest.mark.system
 
 
 def begin(task: str, broker: BrokerProcess, topic: str, count: int, name: str) -> ChildProcess:

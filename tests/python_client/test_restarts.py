@@ -18,6 +18,8 @@ from tests.fakes.patient_client import connect, connect_async
 from tests.fakes.scripted_broker import ScriptedBroker, Talk, message, until
 from tests.python_client.conftest import StartBroker
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:

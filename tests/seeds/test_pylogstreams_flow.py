@@ -7,9 +7,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.clients.broker_process import BrokerProcess
 from tests.seeds.conftest import StartBroker
 from tests.seeds.raw_pylogstreams import RawClient
+
+pytestmark = pytest.mark.system
 
 MIB = 1024**2
 PAYLOAD = b"x" * 1000

@@ -16,6 +16,8 @@ from tests.fakes.patience import HANG_S
 from tests.seeds.conftest import StartBroker
 from tests.seeds.raw_pylogstreams import RawClient, publish_frame
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def strict(shared_broker: BrokerProcess) -> BrokerProcess:

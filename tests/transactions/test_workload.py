@@ -27,6 +27,8 @@ from tests.transactions.history import read_history
 from tests.transactions.run_summary import summary
 from tests.transactions.workload import Workload
 
+pytestmark = pytest.mark.system
+
 TEST_S = 60
 TORTURE_S = 600
 FAULTY_S = 10

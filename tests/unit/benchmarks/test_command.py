@@ -15,6 +15,8 @@ import pytest
 from benchmarks.suite import SUITE
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).resolve().parents[3]
 EMPTY: Mapping[str, str] = MappingProxyType({})
 DOOR = [

@@ -15,6 +15,8 @@ from millstream.settings.sections import PLACES
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:

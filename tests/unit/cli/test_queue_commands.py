@@ -21,6 +21,8 @@ from tests.clients.broker_process import BrokerProcess
 from tests.fakes.patience import HANG_S
 from tests.fakes.patient_client import connect
 
+pytestmark = pytest.mark.system
+
 HOSTILE = "red \x1b[31m and [bold]markup[/bold]\nnext"
 
 

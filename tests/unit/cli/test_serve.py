@@ -16,6 +16,8 @@ import pytest
 import millstream
 from tests.fakes.child_process import ChildProcess
 
+pytestmark = pytest.mark.system
+
 Start = Callable[..., ChildProcess]
 
 

@@ -23,6 +23,8 @@ from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of
 from tests.fakes.wire_client import BlockingClient, fetch_request
 
+pytestmark = pytest.mark.system
+
 # Everything that clients wait for, and every limit of theirs, takes longer than any test does: a
 # broker that waited for one of them would not stop.
 WAIT_MS = 3_600_000

@@ -13,6 +13,8 @@ from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of
 from tests.unit.storage.log_directory import LogDirectory, UnsyncedFilesystem
 
+pytestmark = pytest.mark.system
+
 SEGMENTS = 1000
 
 # Both scripts get a directory and a checkpoint, and read the whole log.
