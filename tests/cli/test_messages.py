@@ -18,6 +18,8 @@ from millstream.testing import Broker
 from tests.cli.command import Command
 from tests.fakes.patience import HANG_S
 
+pytestmark = pytest.mark.system
+
 LINES = b"one\n\ntwo words\n\xff\x00 bytes\nlast"
 SHAPES: list[dict[str, Any]] = [
     {"key": "a", "value": "text", "headers": {"h": ["1", "2"], "b": {"base64": "/w=="}}},

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import Command
+
+pytestmark = pytest.mark.system
 
 
 def test_file_to_begin_with_is_a_pipeline_whatever_it_is_called(

@@ -18,6 +18,8 @@ from millstream.storage.filesystem import LocalFilesystem
 from tests.cli.command import Command
 from tests.clients.broker_process import BrokerProcess
 
+pytestmark = pytest.mark.system
+
 BATCHES = 40
 RECORDS = 5
 
