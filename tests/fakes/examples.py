@@ -18,4 +18,5 @@ settings.load_profile("same")
 
 def examples(few: int) -> int:
     """`few`, or as many times more as the profile that is loaded tries more."""
+    assert settings.default is not None, "a profile is loaded above"
     return few * settings.default.max_examples // _FEW
