@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,6 +93,41 @@ def test_what_comes_while_a_group_reads_to_the_end_is_read_the_next_time(topic: 
             assert process.finish() == (0, "before\n", "")
         assert broker.committed(topic) == {(topic, 0): 1}
         assert cli.output(*read) == "since\n"
+
+
+def test_interrupt_while_it_commits_commits_again(topic: str) -> None:
+    with Broker() as broker:
+        broker.create_topic(topic)
+        broker.produce(topic, "printed")
+        with (
+            broker.faults.delay("OffsetCommit", seconds=HANG_S, times=1) as fault,
+            Command(broker.bootstrap_servers).start(
+                "consume", topic, "--group", topic, "--follow"
+            ) as process,
+        ):
+            assert process.next_line() == "printed"
+            fault.wait(timeout_s=HANG_S)
+            process.signal(signal.SIGINT)
+            assert process.finish() == (130, "", "")
+        assert broker.committed(topic) == {(topic, 0): 1}
+
+
+def test_interrupt_while_it_prints_prints_all_and_commits_it(topic: str) -> None:
+    read_end, write_end = os.pipe()
+    value = b"x" * 500_000
+    with Broker() as broker, open(read_end, "rb") as output:
+        broker.create_topic(topic)
+        broker.produce(topic, value)
+        with Command(broker.bootstrap_servers).start(
+            "consume", topic, "--group", topic, "--follow", stdout=write_end
+        ) as process:
+            os.close(write_end)
+            # It is still writing: the pipe holds less than the message.
+            assert output.read(1) == b"x"
+            process.signal(signal.SIGINT)
+            assert output.read() == value[1:] + b"\n"
+            assert process.finish() == (130, "", "")
+        assert broker.committed(topic) == {(topic, 0): 1}
 
 
 @contextmanager

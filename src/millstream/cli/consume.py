@@ -18,6 +18,7 @@ import typer
 
 from millstream.cli import moments
 from millstream.cli.escapes import unescaped
+from millstream.cli.interrupts import interrupts_deferred
 from millstream.cli.message_output import Format, format_of, text, text_lines
 from millstream.cli.moments import Moment, parse_moment
 from millstream.cli.printout import AsJson, end_if_nobody_reads, write
@@ -220,7 +221,8 @@ def _read_share(
             starts = dict(reader.positions)
             for place, found in reader.poll(_POLL_S):
                 end = None if ends is None else ends[place]
-                progress.add(place, printer.print(place, found, start=starts[place], end=end))
+                with interrupts_deferred():
+                    progress.add(place, printer.print(place, found, start=starts[place], end=end))
                 if printer.has_enough():
                     break
             if not starts:
@@ -229,7 +231,7 @@ def _read_share(
             _drop_read(reader, ends)
             end_if_nobody_reads()
         is_over = printer.has_enough() or not (reader.positions or wish.follow)
-    return progress.commit() and is_over
+        return progress.commit() and is_over
 
 
 class _Progress:
@@ -245,7 +247,7 @@ class _Progress:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, KeyboardInterrupt):
-            # What was printed was read.
+            # Also repeats a commit that was interrupted.
             self.commit()
 
     def add(self, place: Place, offset: int) -> None:
@@ -257,9 +259,10 @@ class _Progress:
 
     def commit(self) -> bool:
         """False when somebody else has the partitions by now, and will print some again."""
-        offsets, self._offsets = self._offsets, {}
         self._committed_ns = ticks_ns()
-        return self._member.commit(offsets)
+        is_taken = self._member.commit(self._offsets)
+        self._offsets = {}
+        return is_taken
 
     def wait(self) -> None:
         """For a member that got nothing to read."""

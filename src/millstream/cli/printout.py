@@ -66,8 +66,11 @@ def print_lines(*lines: str) -> None:
 
 def write(data: bytes) -> None:
     """Write to stdout, all of it and now."""
+    rest = memoryview(data)
     try:
-        sys.stdout.buffer.write(data)
+        while rest:
+            # Without a buffer (python -u), a signal cuts a write short.
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
     except OSError as error:
         # What is still in the buffer would complain when the process ends.
