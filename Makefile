@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 ARGS ?=
+# Tests start hundreds of processes: compiled modules are kept, even if the environment says not to.
+export PYTHONDONTWRITEBYTECODE :=
 # Tests wait for disks, timers and other processes about as long as they compute.
 WORKERS ?= $(shell echo $$((2 * $$(nproc) < 8 ? 2 * $$(nproc) : 8)))
 
