@@ -37,7 +37,8 @@ _PUBLISH_MS = 1_000
 _REPEAT_MS = 10_000
 _ENDS_MS = 500
 
-_STARTS = 3
+# How often in a row a query may fail to start its processes, each time after at least 10 s.
+_STARTS = 10
 _SLOW_PYTHON = "Python worker failed to connect back"
 _SLOW_REASON = (
     "a Python process took longer to start than the 10 s that Spark waits: the machine is too busy"
@@ -147,14 +148,15 @@ class Runner:
 
     def _start_again(self) -> bool:
         """Queries whose processes Spark did not wait for: on a busy machine that comes and goes."""
-        before = self._starts.total()
+        has_started = False
         for name, query in list(self._running.items()):
             if query.isActive or self._starts[name] >= _STARTS:
                 continue
             if _SLOW_PYTHON in str(query.exception()):
                 _log.warning("query %s is started again: %s", name, _SLOW_REASON)
                 self._start_query(name)
-        return self._starts.total() > before
+                has_started = True
+        return has_started
 
     def _watch(self) -> None:
         while not self.stop.wait(_LOOK_S):
@@ -221,6 +223,7 @@ class Runner:
             if last is None or not known.is_new(last):
                 continue
             has_news = True
+            self._starts[name] = 0
             for each in query.recentProgress:
                 report = _report_of(each)
                 if report is not None:
