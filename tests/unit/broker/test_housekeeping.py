@@ -22,6 +22,7 @@ from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.open_door import until
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, headers_in, records_in, values_of
 
 _T = TypeVar("_T")
@@ -408,7 +409,7 @@ def test_compaction_that_fails_while_upkeep_is_cancelled_does_not_keep_it_from_e
         await asyncio.to_thread(disk.reached.wait, 120)
         upkeep.cancel()
         disk.proceed.set()
-        await asyncio.wait([upkeep], timeout=120)
+        await asyncio.wait([upkeep], timeout=HANG_S)
         assert upkeep.cancelled()
         assert log.failure is not None
         await broker.stop()

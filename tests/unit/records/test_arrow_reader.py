@@ -36,6 +36,7 @@ from millstream.records.batch import (
     LENGTH_PREFIX_BYTES,
     seal,
 )
+from tests.fakes.patience import HANG_S
 
 BUILDERS = [pure.ColumnBuilder]
 if arrow_twin.NATIVE:
@@ -336,7 +337,7 @@ def test_python_twin_serves_where_nothing_was_compiled() -> None:
         "assert arrow_twin.ColumnBuilder is arrow_pure.ColumnBuilder\n"
         "assert arrow_twin.RowEncoder is arrow_pure.RowEncoder\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=HANG_S)
 
 
 def test_records_need_no_pyarrow() -> None:
@@ -344,4 +345,4 @@ def test_records_need_no_pyarrow() -> None:
         "import sys; sys.modules['pyarrow'] = None\n"
         "import millstream.records, millstream.app, millstream.__main__\n"
     )
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=HANG_S)

@@ -18,6 +18,7 @@ from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from millstream.settings.loader import Settings
 from tests.fakes.open_door import run
+from tests.fakes.patience import HANG_S
 
 SETTINGS = HttpSettings(listener="127.0.0.1:0")
 
@@ -27,7 +28,7 @@ async def opened() -> AsyncIterator[tuple[HttpDoor, httpx.AsyncClient]]:
     door = HttpDoor(SETTINGS)
     url = f"http://{door.open()}"
     try:
-        async with httpx.AsyncClient(base_url=url, timeout=30) as web:
+        async with httpx.AsyncClient(base_url=url, timeout=HANG_S) as web:
             yield door, web
     finally:
         await door.close()
@@ -134,7 +135,7 @@ def test_door_closes_while_it_loads() -> None:
     async def main() -> None:
         door = HttpDoor(SETTINGS)
         address = door.open()
-        async with httpx.AsyncClient(timeout=30) as web:
+        async with httpx.AsyncClient(timeout=HANG_S) as web:
             door._load()
             await door.close()
             with pytest.raises(httpx.TransportError):
