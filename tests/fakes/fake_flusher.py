@@ -34,7 +34,7 @@ class PromptFlusher(Flusher):
 class DelayedFlusher(Flusher):
     """Syncs on the event loop after a delay, so that syncs of several logs end in any order."""
 
-    def __init__(self, delay_ms: Callable[[], int], **_: object) -> None:
+    def __init__(self, delay_ms: Callable[[PartitionLog], int], **_: object) -> None:
         super().__init__(threads=0, wake=lambda: None)
         self._delay_ms = delay_ms
         # Invariant: a log is a key exactly while a sync of it is under way.
@@ -68,7 +68,7 @@ class DelayedFlusher(Flusher):
                 done(failure)
             return
         self._queues[log] = queue
-        asyncio.get_running_loop().call_later(self._delay_ms() / 1000, self._end, log, task)
+        asyncio.get_running_loop().call_later(self._delay_ms(log) / 1000, self._end, log, task)
 
     def _end(self, log: PartitionLog, task: SyncTask) -> None:
         error: OSError | None = None

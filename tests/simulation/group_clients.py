@@ -49,6 +49,7 @@ class Consumer:
         self.name = name
         self.instance_id = instance_id
         self.is_fenced = False
+        self.is_hanging = False
         self.member_id = ""
         self.generation = -1
         self.partitions: tuple[int, ...] = ()
@@ -85,6 +86,12 @@ class Consumer:
     async def _be_member(self) -> None:
         joined = await self._join()
         self.member_id, self.generation = joined.member_id, joined.generation
+        if not self.world.is_calm and self.world.random.random() < 0.15:
+            life = self.world.life
+            await self._hang()
+            if self.world.life != life:
+                # After a crash, another generation may have this number: see GroupChecker.crashed.
+                raise ConnectionLost
         synced = await self._sync(joined)
         self.partitions = tuple(synced.assignment)
         await self._consume()
@@ -155,12 +162,17 @@ class Consumer:
                 elif step < 0.45:
                     return
                 elif step < 0.47:
-                    # The process hangs, and goes on as if nothing had been.
-                    await world.sleep_ms(0, 15_000)
+                    await self._hang()
                 await self._heartbeat()
             except (ConnectionLost, Unavailable):
                 await world.sleep_ms(50, 500)
             await world.sleep_ms(1_500, 2_500)
+
+    async def _hang(self) -> None:
+        """The process stops for a while. Then it continues as if no time had passed."""
+        self.is_hanging = True
+        await self.world.sleep_ms(0, 15_000)
+        self.is_hanging = False
 
     async def _heartbeat(self) -> None:
         command = Heartbeat(NO_TICKET, self.member_id, self.instance_id, self.generation)
@@ -219,9 +231,19 @@ class Rogue:
             self._commit,
         )
         while True:
+            hanging = [each.member_id for each in self._victims if each.is_hanging]
             with suppress(MillstreamError, ConnectionLost):
-                await self.world.random.choice(requests)()
+                if hanging and self.world.random.random() < 0.8:
+                    await self._impersonate(self.world.random.choice(hanging))
+                else:
+                    await self.world.random.choice(requests)()
             await self.world.sleep_ms(100, 3_000)
+
+    async def _impersonate(self, member_id: str) -> None:
+        """Join correctly, in the name of a consumer that does not notice."""
+        rebalance_ms = self.world.random.choice([1_000, LONGEST_REBALANCE_MS])
+        command = self._command(member_id)._replace(rebalance_timeout_ms=rebalance_ms)
+        await self.world.send(lambda groups: groups.join(GROUP, command))
 
     async def _join(self) -> None:
         await self._join_as(self._member_id, self.world.random.choice([None, None, "rogue"]))
@@ -231,20 +253,14 @@ class Rogue:
 
     async def _join_as(self, member_id: str, instance_id: str | None) -> None:
         random = self.world.random
-        protocols = [SupportedProtocol(name, b"x") for name in ("range", "cooperative-sticky")]
-        command = Join(
-            ticket=NO_TICKET,
-            member_id=member_id,
+        command = self._command(member_id)
+        command = command._replace(
             instance_id=instance_id,
-            client_id=self.name,
-            client_host="/127.0.0.1",
             session_timeout_ms=random.choice([1, 6_000, 9_000]),
             rebalance_timeout_ms=random.choice([0, 1_000, LONGEST_REBALANCE_MS]),
             protocol_type=random.choice(["consumer", "consumer", "connect"]),
-            protocols=tuple(random.sample(protocols, random.randint(0, 2))),
-            new_member_id="",
+            protocols=tuple(random.sample(command.protocols, random.randint(0, 2))),
             must_return=random.random() < 0.5,
-            may_skip_assignment=False,
         )
         try:
             joined = await self.world.send(lambda groups: groups.join(GROUP, command))
@@ -253,6 +269,25 @@ class Rogue:
             raise
         if not member_id:
             self._member_id, self._generation = joined.member_id, joined.generation
+
+    def _command(self, member_id: str) -> Join:
+        return Join(
+            ticket=NO_TICKET,
+            member_id=member_id,
+            instance_id=None,
+            client_id=self.name,
+            client_host="/127.0.0.1",
+            session_timeout_ms=9_000,
+            rebalance_timeout_ms=LONGEST_REBALANCE_MS,
+            protocol_type="consumer",
+            protocols=(
+                SupportedProtocol("range", b"x"),
+                SupportedProtocol("cooperative-sticky", b"x"),
+            ),
+            new_member_id="",
+            must_return=False,
+            may_skip_assignment=False,
+        )
 
     async def _sync(self) -> None:
         assignments = (("nobody", b"\0\1"), (self._member_id, b""))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from millstream.clock import ManualClock
+from millstream.errors import MillstreamError
 from tests.fakes.simulated_loop import SimulatedLoop
 from tests.simulation.group_checker import Violation
 from tests.simulation.group_clients import Consumer, Rogue, fetch_all
-from tests.simulation.group_world import GROUP, PARTITIONS, GroupWorld
+from tests.simulation.group_world import GROUP, PARTITIONS, ConnectionLost, GroupWorld
 
 _MOST_CONSUMERS = 5
 _STEPS = 18
@@ -46,7 +48,8 @@ class Schedule:
             self._kill: 3,
             self._leave: 3,
             world.cut_connection: 5,
-            world.crash: 2,
+            world.crash: 1,
+            self._crash_during_sync: 3,
             world.restart: 1,
             world.expire: 1,
         }
@@ -121,6 +124,21 @@ class Schedule:
         if consumer is not None:
             self._consumers.pop(consumer).cancel()
             self._rogues.append(_task(consumer.leave(), consumer.name))
+
+    async def _crash_during_sync(self) -> None:
+        """A client fetches offsets just before the crash, and again right after the restart."""
+        await self._world.sync_begun()
+        self._start_fetch()
+        await self._world.sleep_ms(50, 400)
+        await self._world.crash()
+        self._start_fetch()
+
+    def _start_fetch(self) -> None:
+        self._rogues.append(_task(self._fetch(), "reader"))
+
+    async def _fetch(self) -> None:
+        with suppress(MillstreamError, ConnectionLost):
+            await fetch_all(self._world)
 
     def _some_consumer(self) -> Consumer | None:
         living = self._living()

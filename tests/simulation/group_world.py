@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from millstream.clock import ManualClock
 from millstream.groups.classic_group import ClassicState
 from millstream.records import Record, build
 from millstream.settings.groups import GroupSettings
+from millstream.storage.partition_log import PartitionLog
 from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import FakeFilesystem
@@ -26,6 +28,9 @@ TOPIC = "grain"
 LONGEST_REBALANCE_MS = 20_000
 _PATIENCE_MS = LONGEST_REBALANCE_MS + 2_000
 """Nobody waits longer than the longest rebalance, and the disk."""
+
+_LONGEST_SYNC_MS = 500
+_LONGEST_WAIT_S = 3
 
 _MODES: tuple[CrashMode, ...] = ("kept", "lost", "torn")
 
@@ -52,8 +57,13 @@ class GroupWorld:
         self.clock = clock
         self.checker = GroupChecker()
         self.is_calm = False
+        self.life = 0
+        """How often the broker has started."""
         self._broken = broken
         self._slow_disk = self.random.random() < 0.3
+        self._long_sync = asyncio.Event()
+        """Cleared to make the next sync a long one, which sets it when it begins."""
+        self._long_sync.set()
         self._pending: dict[asyncio.Task[Any], int] = {}
         self._groups: Any = None
         self._broker = FakeBroker(
@@ -112,6 +122,13 @@ class GroupWorld:
         if self._pending:
             self._cut(self.random.choice(list(self._pending)))
 
+    async def sync_begun(self) -> None:
+        """Return while the disk is in the middle of a long sync, or when there is none for long."""
+        self._long_sync.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._long_sync.wait(), _LONGEST_WAIT_S)
+        self._long_sync.set()
+
     async def crash(self) -> None:
         """Lose the process, and perhaps what was not synced."""
         for task in list(self._pending):
@@ -143,11 +160,15 @@ class GroupWorld:
         self.checker.crashed()
 
     def _open(self) -> None:
+        self.life += 1
         groups = self._broker.groups
         self._groups = groups if self._broken is None else self._broken(groups)
 
-    def _sync_ms(self) -> int:
-        return self.random.randint(1, 500 if self._slow_disk else 5)
+    def _sync_ms(self, _: PartitionLog) -> int:
+        if not self._long_sync.is_set():
+            self._long_sync.set()
+            return _LONGEST_SYNC_MS
+        return self.random.randint(1, _LONGEST_SYNC_MS if self._slow_disk else 5)
 
 
 @cache

@@ -12,7 +12,7 @@ from tests.fakes.fake_flusher import DelayedFlusher
 class HastyFlusher(DelayedFlusher):
     """Waits for nothing, for the logs that a subclass chooses."""
 
-    def __init__(self, delay_ms: Callable[[], int], **_: object) -> None:
+    def __init__(self, delay_ms: Callable[[PartitionLog], int], **_: object) -> None:
         super().__init__(delay_ms)
 
     def is_hasty(self, log: PartitionLog, offset: int) -> bool:

@@ -13,11 +13,13 @@ from millstream.groups import consumer_reconciliation, consumer_records
 from millstream.groups.consumer_group import ConsumerGroup
 from millstream.groups.consumer_partitions import NO_PARTITIONS
 from millstream.groups.consumer_records import GroupEpochRecord
+from tests.fakes.tiers import sampled
 from tests.simulation.consumer_broker import SESSION_MS, SimulatedBroker, Violation
 from tests.simulation.consumer_clients import Client, NewClient, OldClient
 
 TOPICS = ("a", "b", "c")
 MOST_CLIENTS = 6
+_CHUNK = 100
 
 
 class Life:
@@ -155,14 +157,14 @@ def play_many(first: int, count: int, *, has_old_clients: bool, steps: int = 60)
         play(seed, has_old_clients=has_old_clients, steps=steps)
 
 
-@pytest.mark.parametrize("first", range(0, 1000, 250))
+@pytest.mark.parametrize("first", sampled(range(0, 1000, _CHUNK), 2))
 def test_consumer_members_never_share_a_partition_and_come_to_rest(first: int) -> None:
-    play_many(first, 250, has_old_clients=False)
+    play_many(first, _CHUNK, has_old_clients=False)
 
 
-@pytest.mark.parametrize("first", range(0, 1000, 250))
+@pytest.mark.parametrize("first", sampled(range(0, 1000, _CHUNK), 2))
 def test_members_of_both_protocols_never_share_a_partition_and_come_to_rest(first: int) -> None:
-    play_many(first, 250, has_old_clients=True)
+    play_many(first, _CHUNK, has_old_clients=True)
 
 
 @pytest.mark.torture

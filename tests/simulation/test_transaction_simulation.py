@@ -1,62 +1,89 @@
 """Random schedules of transactions, a crash at every append and sync, and proof that both can fail.
 
 A failure names its seed: `run_schedules(range(seed, seed + 1))` plays it again. One of a crash
-names the operation of the disk: `Script(...).crash_at(...)` does.
+names the crash point: `CrashPoint(...).run()` does.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
-from typing import get_args
+from random import Random
+from typing import Any, NamedTuple, get_args
 
 import pytest
 
-from millstream.broker import transactions
-from millstream.broker.durability import durable
-from millstream.broker.partition import Partition
-from millstream.broker.transaction_markers import TransactionMarkers
-from millstream.broker.transaction_registry import HostedTransaction
-from millstream.broker.transactions import TransactionCoordinator
-from millstream.storage.producer_state import OpenTransaction, ProducerStates
+from millstream.errors import OutOfOrderSequence
+from millstream.records.batch import BatchHeader
+from millstream.storage.producer_state import ProducerStates
 from millstream.transactions import transitions
 from millstream.transactions.commands import End, InitProducer
-from millstream.transactions.transaction import TopicPartition, Transaction
+from millstream.transactions.transaction import Transaction, TransactionState
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import CrashMoment
+from tests.fakes.tiers import sampled
+from tests.simulation.broken_transactions import (
+    AdmitsAll,
+    AnswersEarly,
+    ForgetsDecided,
+    ForgetsFirst,
+    HangingTransactions,
+    HastyCoordinator,
+    HastyDecision,
+    HastyMarkers,
+    KeepsConnections,
+    NewConnections,
+    StrictMarkers,
+    with_transactions,
+)
 from tests.simulation.group_checker import Violation
+from tests.simulation.transaction_broker import SimulatedBroker
 from tests.simulation.transaction_schedule import run_schedules
 from tests.simulation.transaction_script import Script
+from tests.simulation.transaction_world import CATALOG_LOG, COORDINATOR_LOG, DATA_LOG
 
 _CHUNK = 20
-_ENOUGH = range(200)
-"""Schedules in which the broken brokers below are found out."""
+_ENOUGH = range(400)
+"""Each broken broker below is found in a tenth of them, so that another random stream also does."""
+_SCRIPTS = 8
+"""In each, syncs end in another order. A tenth of their crashes is enough, too."""
+_PARTS = 4
 _MODES: tuple[CrashMode, ...] = ("lost", "torn", "kept")
 _MOMENTS: tuple[CrashMoment, ...] = get_args(CrashMoment)
 
 
-def crash(operations: Iterable[int], moment: CrashMoment, mode: CrashMode, who: str) -> None:
-    """Raises Violation, which names the operation. The clients `go on` or are `replaced`."""
-    for number in operations:
+class CrashPoint(NamedTuple):
+    """Where a script crashes. The clients `go on` or are `replaced`."""
+
+    slow_log: str
+    seed: int
+    operation: int
+    moment: CrashMoment
+    mode: CrashMode
+    clients: str
+
+    def run(self, broker: type[SimulatedBroker] = SimulatedBroker) -> None:
+        """Raises Violation, which names the crash point."""
+        is_replaced = self.clients == "replaced"
+        script = Script(
+            is_replaced=is_replaced, seed=self.seed, slow_log=self.slow_log, broker=broker
+        )
         try:
-            Script(is_replaced=who == "replaced").crash_at(number, moment, mode)
+            script.crash_at(self.operation, self.moment, self.mode)
         except Exception as failure:
-            what = f"{moment} operation {number}, {mode}, clients {who}"
-            raise Violation(f"{what}: {failure}") from failure
+            raise Violation(f"{self}: {failure}") from failure
 
 
-def appends_and_syncs() -> list[int]:
+def operations_of_logs(script: Script, *kinds: str) -> list[int]:
     """The numbers of these operations."""
     return [
         number
-        for number, operation in enumerate(Script().operations(), 1)
-        if operation.startswith(("write", "sync ")) and ".log" in operation
+        for number, operation in enumerate(script.operations(), 1)
+        if operation.startswith(kinds) and ".log" in operation
     ]
 
 
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", sampled(range(10), 2))
 def test_transactions_keep_their_promises_whatever_happens(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
@@ -67,7 +94,7 @@ def test_transactions_keep_their_promises_for_long(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
 
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", sampled(range(5), 1))
 def test_what_clients_give_up_is_never_seen(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK), gives_up=True)
 
@@ -78,216 +105,196 @@ def test_what_clients_give_up_is_never_seen_for_long(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK), gives_up=True)
 
 
+@pytest.mark.parametrize("part", sampled(range(_PARTS), 1))
 @pytest.mark.parametrize("mode", _MODES)
-def test_crash_after_any_append_or_sync_breaks_no_promise(mode: CrashMode) -> None:
-    points = appends_and_syncs()
+def test_crash_after_any_append_or_sync_breaks_no_promise(mode: CrashMode, part: int) -> None:
+    points = operations_of_logs(Script(), "write ", "sync ")
     assert len(points) > 100
-    crash(points[::2], "after", mode, "go on")
-    crash(points[1::2], "after", mode, "replaced")
+    for number, operation in enumerate(points[part::_PARTS]):
+        clients = "replaced" if number % 2 else "go on"
+        CrashPoint("", 0, operation, "after", mode, clients).run()
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize(
-    ("mode", "moment", "who"), list(product(_MODES, _MOMENTS, ("go on", "replaced")))
+    ("mode", "moment", "clients"), list(product(_MODES, _MOMENTS, ("go on", "replaced")))
 )
 def test_crash_at_any_operation_breaks_no_promise(
-    mode: CrashMode, moment: CrashMoment, who: str
+    mode: CrashMode, moment: CrashMoment, clients: str
 ) -> None:
-    count = len(Script().operations())
-    crash(range(1, count + 1), moment, mode, who)
+    for operation in range(1, len(Script().operations()) + 1):
+        CrashPoint("", 0, operation, moment, mode, clients).run()
 
 
 # Proof that both can fail: brokers with one thing wrong
 
 
-def find_out_by_crashes(message: str) -> None:
+def find_out_by_crashes(
+    message: str,
+    broker: type[SimulatedBroker] = SimulatedBroker,
+    *,
+    slow_log: str,
+) -> None:
     with pytest.raises(Violation, match=message):
-        crash_everywhere()
+        crash_everywhere(broker, slow_log)
 
 
-def crash_everywhere() -> None:
-    for mode, who in product(_MODES, ("go on", "replaced")):
-        crash(appends_and_syncs(), "after", mode, who)
+def crash_everywhere(broker: type[SimulatedBroker], slow_log: str) -> None:
+    """In random order, so that it does not take long wherever in the script the defect matters."""
+    points = [
+        CrashPoint(slow_log, seed, operation, "after", "lost", clients)
+        for seed in range(_SCRIPTS)
+        for operation in operations_of_logs(
+            Script(seed=seed, slow_log=slow_log, broker=broker), "sync "
+        )
+        for clients in ("go on", "replaced")
+    ]
+    Random(0).shuffle(points)
+    for point in points:
+        point.run(broker)
 
 
-def find_out_by_chance(message: str, seeds: range = _ENOUGH, *, gives_up: bool = False) -> None:
+def find_out_by_chance(message: str, seeds: range = _ENOUGH, **options: Any) -> None:
     with pytest.raises(Violation, match=message):
-        run_schedules(seeds, gives_up=gives_up)
+        run_schedules(seeds, **options)
 
 
-async def at_once(*_: object) -> None:
-    """What need not be waited for, or done."""
+def test_markers_before_the_decision_is_durable_are_found_out() -> None:
+    find_out_by_crashes("visible|hangs", HastyDecision, slow_log=COORDINATOR_LOG)
 
 
-async def as_if_done(*_: object) -> bool:
-    return True
+def test_completion_before_the_markers_are_durable_is_found_out() -> None:
+    find_out_by_crashes("readers have seen|visible|hangs", HastyMarkers, slow_log=DATA_LOG)
 
 
-def test_markers_before_the_decision_is_durable_are_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def hasty(
-        self: TransactionCoordinator, hosted: HostedTransaction, ending: Transaction
-    ) -> None:
-        self._store(hosted, ending)
-        await self._complete(hosted)
-
-    monkeypatch.setattr(TransactionCoordinator, "_finish", hasty)
-    find_out_by_crashes("visible|hangs")
-    find_out_by_chance("readers have seen|visible|hangs")
+@pytest.mark.parametrize(
+    ("broker", "slow_log"), [(HastyCoordinator, COORDINATOR_LOG), (HastyMarkers, DATA_LOG)]
+)
+def test_hasty_flusher_is_found_out(broker: type[SimulatedBroker], slow_log: str) -> None:
+    message = "readers have seen|visible|hangs|refused for no reason"
+    find_out_by_chance(message, broker=broker, slow_log=slow_log)
 
 
-def test_completion_before_the_markers_are_durable_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wait = TransactionMarkers._durable
-
-    async def data_durable(self: TransactionMarkers, transaction: Transaction) -> None:
-        await wait(self, self._partitions(transaction.partitions))
-
-    monkeypatch.setattr(TransactionMarkers, "data_durable", data_durable)
-    monkeypatch.setattr(TransactionMarkers, "_durable", at_once)
-    find_out_by_crashes("visible|hangs")
-    find_out_by_chance("readers have seen|visible|hangs")
+def test_decided_transaction_that_is_not_completed_at_start_is_found_out() -> None:
+    find_out_by_crashes("visible|hangs", ForgetsDecided, slow_log=DATA_LOG)
+    find_out_by_chance("visible|hangs", broker=ForgetsDecided)
 
 
-def test_decided_transaction_that_is_not_completed_at_start_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    start = TransactionCoordinator.start
-
-    async def forgetful(self: TransactionCoordinator) -> None:
-        complete = self._complete
-        self._complete = at_once  # type: ignore[method-assign,assignment]
-        await start(self)
-        self._complete = complete  # type: ignore[method-assign]
-
-    monkeypatch.setattr(TransactionCoordinator, "start", forgetful)
-    find_out_by_crashes("never answered")
-    find_out_by_chance("hangs")
-
-
-def test_unknown_transaction_that_stays_open_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionMarkers, "abort_unknown", as_if_done)
-    find_out_by_crashes("hangs|refused for no reason")
+def test_unknown_transaction_that_stays_open_is_found_out() -> None:
+    find_out_by_crashes(
+        "hangs|refused for no reason", HangingTransactions, slow_log=COORDINATOR_LOG
+    )
 
 
 def test_repeated_records_that_were_aborted_at_start_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The partition knows their sequence, and takes them for stored."""
+    check = ProducerStates.check_transactional
 
-    def knows(
-        self: TransactionCoordinator, place: TopicPartition, unknown: OpenTransaction
-    ) -> bool:
-        hosted = self.registry.of_producer(unknown.producer_id)
-        assert hosted is not None
-        assert hosted.transaction is not None
-        return place in hosted.transaction.partitions
+    def lenient(
+        self: ProducerStates, header: BatchHeader, batch: bytearray | memoryview
+    ) -> int | None:
+        try:
+            return check(self, header, batch)
+        except OutOfOrderSequence:
+            return self.check(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.last_sequence,
+                is_transactional=True,
+            )
 
-    monkeypatch.setattr(TransactionCoordinator, "_knows_or_takes_up", knows)
-    monkeypatch.setattr(ProducerStates, "_has_ended", lambda *_: False)
-    find_out_by_crashes("visible in part")
+    monkeypatch.setattr(ProducerStates, "check_transactional", lenient)
+    monkeypatch.setattr(transitions, "may_take_up", lambda *_: False)
+    find_out_by_crashes("visible in part|is not visible", slow_log=COORDINATOR_LOG)
 
 
-def test_record_that_need_not_be_admitted_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionCoordinator, "admit", lambda *_, **__: 0)
-    find_out_by_crashes("refused for no reason")
-    find_out_by_chance("refused for no reason")
+def test_record_that_need_not_be_admitted_is_found_out() -> None:
+    broken = with_transactions(AdmitsAll)
+    find_out_by_crashes("refused for no reason", broken, slow_log="")
+    find_out_by_chance("refused for no reason|visible|hangs", broker=broken)
 
 
-def test_answer_before_the_decision_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def decided(
-        self: TransactionCoordinator, hosted: HostedTransaction, command: End
-    ) -> Transaction:
-        new_id = await self._id_for(hosted.transaction, command)
-        now_ms = self._clock.now_ms()
-        return transitions.end(hosted.transaction, command, now_ms, new_producer_id=new_id)
-
-    async def hasty(self: TransactionCoordinator, command: End, *, connection: int) -> Transaction:
-        async def work(hosted: HostedTransaction) -> None:
-            after = await decided(self, hosted, command)
-            if after is not hosted.transaction:
-                await self._finish(hosted, after)
-
-        hosted = self.registry.find(command.transactional_id)
-        after = await decided(self, hosted, command)
-        self._turns.begin(self._turns.take(hosted, work))
-        return transitions.completed(after, self._clock.now_ms())
-
-    monkeypatch.setattr(TransactionCoordinator, "end", hasty)
-    find_out_by_crashes("a group is told")
-    find_out_by_chance("hangs|visible|refused for no reason")
+def test_answer_before_the_decision_is_found_out() -> None:
+    broken = with_transactions(AnswersEarly)
+    find_out_by_crashes("a group is told|never answered|not visible", broken, slow_log="")
+    find_out_by_chance("a group is told|hangs|visible|refused for no reason", broker=broken)
 
 
 def test_client_that_is_not_fenced_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    fenced = transitions._fenced
+    init, tick = transitions.init, transitions.tick
 
-    def lenient(transaction: Transaction, now_ms: int, *, previous_epoch: int) -> Transaction:
-        ending = fenced(transaction, now_ms, previous_epoch=previous_epoch)
-        return replace(ending, producer_epoch=transaction.producer_epoch)
+    def lenient_init(before: Transaction | None, *rest: Any, **options: Any) -> Transaction:
+        after = init(before, *rest, **options)
+        if before is not None and after.state.is_ending:
+            return replace(after, producer_epoch=before.producer_epoch)
+        return after
 
-    monkeypatch.setattr(transitions, "_fenced", lenient)
-    find_out_by_chance("visible in part|refused for no reason")
+    def lenient_tick(before: Transaction, *rest: Any) -> Transaction | None:
+        after = tick(before, *rest)
+        if after is not None and after.state.is_ending:
+            return replace(after, producer_epoch=before.producer_epoch)
+        return after
+
+    monkeypatch.setattr(transitions, "init", lenient_init)
+    monkeypatch.setattr(transitions, "tick", lenient_tick)
+    find_out_by_chance("visible|refused for no reason")
 
 
 def test_epoch_that_is_given_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    emptied = transitions._emptied
+    init = transitions.init
 
-    def thrifty(command: InitProducer, now_ms: int, **pair: int) -> Transaction:
-        made = emptied(command, now_ms, **pair)
-        return replace(made, producer_epoch=max(0, made.producer_epoch - 1))
+    def thrifty(before: Transaction | None, *rest: Any, **options: Any) -> Transaction:
+        after = init(before, *rest, **options)
+        if before is not None and after.state is TransactionState.EMPTY:
+            return replace(after, producer_epoch=min(before.producer_epoch, after.producer_epoch))
+        return after
 
-    monkeypatch.setattr(transitions, "_emptied", thrifty)
+    monkeypatch.setattr(transitions, "init", thrifty)
     find_out_by_chance("given to two clients")
 
 
-def test_late_request_that_is_heard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HostedTransaction, "hear", lambda *_: None)
-    find_out_by_chance("refused for no reason")
+def test_late_request_that_is_heard_is_found_out() -> None:
+    find_out_by_chance("refused for no reason", broker=with_transactions(NewConnections))
 
 
-def test_connection_that_is_kept_after_an_abort_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(HostedTransaction, "retire_connections", lambda *_, **__: None)
-    find_out_by_chance("nobody has committed it|it was aborted", gives_up=True)
+def test_connection_that_is_kept_after_an_abort_is_found_out() -> None:
+    find_out_by_chance(
+        "nobody has committed it|it was aborted",
+        broker=with_transactions(KeepsConnections),
+        gives_up=True,
+    )
 
 
-def test_late_first_request_that_is_heard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "is_id", lambda _: False)
-    # Rare: it must be the first of all, and then no other may be sent for long.
-    find_out_by_chance("refused for no reason", range(380, 400))
+def test_late_first_request_that_is_heard_is_found_out() -> None:
+    find_out_by_chance("refused for no reason", broker=with_transactions(ForgetsFirst))
 
 
 def test_records_admitted_while_an_id_is_waited_for_and_forgotten_are_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def stale(
-        self: TransactionCoordinator, hosted: HostedTransaction, command: InitProducer
-    ) -> Transaction:
-        before = hosted.transaction
-        new_id = await self._id_for(before, command)
-        now_ms = self._clock.now_ms()
-        settings = self.settings
-        return transitions.init(before, command, now_ms, new_producer_id=new_id, settings=settings)
+    """The state from before the wait counts, and not the one after it."""
+    seen: dict[str, Transaction | None] = {}
+    needs_new_id, init = transitions.needs_new_producer_id, transitions.init
 
-    monkeypatch.setattr(TransactionCoordinator, "_initialised", stale)
-    find_out_by_chance("hangs")
+    def remember(transaction: Transaction | None, command: InitProducer | End) -> bool:
+        seen[command.transactional_id] = transaction
+        return needs_new_id(transaction, command)
+
+    def stale(_: Transaction | None, command: InitProducer, *rest: Any, **options: Any) -> Any:
+        return init(seen[command.transactional_id], command, *rest, **options)
+
+    monkeypatch.setattr(transitions, "needs_new_producer_id", remember)
+    monkeypatch.setattr(transitions, "init", stale)
+    find_out_by_chance("hangs", slow_log=CATALOG_LOG)
 
 
-def test_end_that_fails_for_a_topic_that_is_gone_is_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def strict(self: TransactionMarkers, partitions: Iterable[Partition]) -> None:
-        waits = [durable(self._flusher, p.log, p.log.end_offset) for p in partitions]
-        await asyncio.gather(*waits)
-
-    monkeypatch.setattr(TransactionMarkers, "_durable", strict)
-    # Rare: the topic must go while a sync of it is waited for.
-    find_out_by_chance("the broker has failed", range(60, 80))
+def test_end_that_fails_for_a_topic_that_is_gone_is_found_out() -> None:
+    find_out_by_chance("the broker has failed|refused for no reason", broker=StrictMarkers)
 
 
 def test_transaction_that_never_times_out_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransactionCoordinator, "_set_timer", lambda *_: None)
+    monkeypatch.setattr(transitions, "deadline_ms", lambda *_: None)
     find_out_by_chance("hangs")

@@ -10,16 +10,20 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Self
+from unittest.mock import patch
 
+from millstream import assembly
 from millstream.broker.connection_numbers import ConnectionNumbers
 from millstream.broker.durability import durable
 from millstream.broker.partition import Partition
+from millstream.broker.transaction_markers import TransactionMarkers
 from millstream.broker.transaction_registry import Way
 from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.records import Record, build
 from millstream.settings.names import OFFSETS_TOPIC
+from millstream.storage.partition_log import PartitionLog
 from millstream.transactions.commands import AddPartitions, End, InitProducer
 from millstream.transactions.transaction import TopicPartition
 from tests.fakes.fake_broker import FakeBroker
@@ -36,6 +40,9 @@ class SimulatedBroker(FakeBroker):
     """Call `start` before anything else, and again after a crash."""
 
     flusher_kind: type[DelayedFlusher] = DelayedFlusher
+    markers_kind: type[TransactionMarkers] = TransactionMarkers
+    transactions_kind: type[Any] | None = None
+    """Stands between the clients and the coordinator."""
 
     def __init__(
         self,
@@ -43,7 +50,7 @@ class SimulatedBroker(FakeBroker):
         clock: ManualClock,
         *,
         connections: ConnectionNumbers,
-        sync_ms: Callable[[], int],
+        sync_ms: Callable[[PartitionLog], int],
         **settings: Any,
     ) -> None:
         super().__init__(
@@ -56,11 +63,17 @@ class SimulatedBroker(FakeBroker):
             **settings,
         )
         self._connections = connections
+        self._coordinator: Any = None
 
     async def start(self) -> Self:
-        await super().start()
+        with patch.object(assembly, "TransactionMarkers", self.markers_kind):
+            await super().start()
         # Those who were there before the power failed are not gone, to themselves.
         self.transactions.connections = self._connections
+        if self.transactions_kind is None:
+            self._coordinator = self.transactions
+        else:
+            self._coordinator = self.transactions_kind(self.transactions)
         return self
 
     # The door
@@ -69,14 +82,14 @@ class SimulatedBroker(FakeBroker):
         self, connection: int, command: InitProducer, heard: Callable[[], None]
     ) -> tuple[int, int]:
         pair = command.producer_id, command.producer_epoch
-        self.transactions.hear(
+        self._coordinator.hear(
             command.transactional_id,
             Way.COORDINATOR,
             connection,
             producer=None if pair == (-1, -1) else pair,
         )
         heard()
-        made = await self.transactions.init_producer(command)
+        made = await self._coordinator.init_producer(command)
         return made.producer_id, made.producer_epoch
 
     async def add(self, connection: int, command: AddPartitions) -> None:
@@ -84,8 +97,8 @@ class SimulatedBroker(FakeBroker):
             if place[0] != OFFSETS_TOPIC:
                 self.topics.partition(*place)
         pair = command.producer_id, command.producer_epoch
-        self.transactions.hear(command.transactional_id, Way.COORDINATOR, connection, producer=pair)
-        await self.transactions.add_partitions(command)
+        self._coordinator.hear(command.transactional_id, Way.COORDINATOR, connection, producer=pair)
+        await self._coordinator.add_partitions(command)
 
     async def write(
         self,
@@ -100,7 +113,7 @@ class SimulatedBroker(FakeBroker):
     ) -> tuple[bytes, int]:
         """Returns the id of the topic, and the offset."""
         partition = self.topics.partition(*place)
-        settled_at = self.transactions.admit(*pair, name, place, adds=adds, connection=connection)
+        settled_at = self._coordinator.admit(*pair, name, place, adds=adds, connection=connection)
         batch = build(
             [Record(0, self.clock.now_ms(), None, value)],
             producer_id=pair[0],
@@ -113,7 +126,7 @@ class SimulatedBroker(FakeBroker):
             raise outcome
         await asyncio.gather(
             durable(self.flusher, partition.log, partition.log.end_offset),
-            durable(self.flusher, self.transactions.log, settled_at),
+            durable(self.flusher, self._coordinator.log, settled_at),
         )
         return partition.topic.topic_id, outcome
 
@@ -131,15 +144,15 @@ class SimulatedBroker(FakeBroker):
                 producer_epoch=pair[1],
             )
 
-        self.transactions.hear(name, Way.OFFSETS, connection, producer=pair)
-        [error] = await self.transactions.commit_offsets(name, *pair, commit, adds=adds)
+        self._coordinator.hear(name, Way.OFFSETS, connection, producer=pair)
+        [error] = await self._coordinator.commit_offsets(name, *pair, commit, adds=adds)
         if error is not None:
             raise error
 
     async def end(self, connection: int, command: End) -> tuple[int, int]:
         pair = command.producer_id, command.producer_epoch
-        self.transactions.hear(command.transactional_id, Way.COORDINATOR, connection, producer=pair)
-        ended = await self.transactions.end(command, connection=connection)
+        self._coordinator.hear(command.transactional_id, Way.COORDINATOR, connection, producer=pair)
+        ended = await self._coordinator.end(command, connection=connection)
         return ended.producer_id, ended.producer_epoch
 
     # What there is to be read

@@ -129,6 +129,10 @@ class TransactionChecker:
     def init_arrived(self, name: str, client: object) -> None:
         self._last_init[name] = client
 
+    def is_new(self, name: str) -> bool:
+        """Whether nothing has been asked for a transactional id."""
+        return name not in self._last_init
+
     def is_alone(self, name: str, client: object) -> bool:
         """Whether nobody has taken a transactional id over from a client."""
         return self._last_init.get(name) is client

@@ -46,7 +46,7 @@ class Request:
     times_sent: int = 0
     lives: int = 0
     """To how many lives of the broker."""
-    broker: SimulatedBroker | None = None
+    life: int = 0
     """To which it was sent last."""
 
 
@@ -262,13 +262,15 @@ class Client:
 
     async def _try(self, request: Request) -> None:
         request.times_sent += 1
-        request.lives += request.broker is not self.world.broker
-        request.broker = self.world.broker
+        request.lives += request.life != self.world.life
+        request.life = self.world.life
         connection = self._connections.setdefault(request.way, self.world.connect())
         try:
             answer = await self.world.deliver(
                 lambda broker: request.send(broker, connection),
-                is_write=request.way is not Way.COORDINATOR,
+                name=self.name,
+                what=request.what,
+                is_first=self.world.checker.is_new(self.name),
             )
         except (Lost, Superseded):
             self._connections[request.way] = self.world.connect()

@@ -34,10 +34,12 @@ class Script:
         *,
         is_replaced: bool = False,
         seed: int = 0,
+        slow_log: str = "",
         broker: type[SimulatedBroker] = SimulatedBroker,
     ) -> None:
-        """The seed decides in which order syncs end."""
+        """The seed decides in which order syncs end; those of `slow_log` end last."""
         self._world = World(seed, is_eventful=False, broker=broker)
+        self._world.slow_log = slow_log
         self._is_replaced = is_replaced
         self._clients = {kind: self._client(kind) for kind in _KINDS}
         self._next = 0
@@ -47,6 +49,8 @@ class Script:
             lambda: self._both(self._end("new", is_commit=True), self._end("old", is_commit=True)),
             self._more_records,
             lambda: self._both(self._end("new", is_commit=False), self._write("old", _A0)),
+            lambda: self._write("new", _A0, _A1, _B0),
+            lambda: self._end("new", is_commit=True),
             self._take_over,
             lambda: self._both(self._end("old", is_commit=True), self._commit_offset("rival")),
             lambda: self._end("rival", is_commit=True),

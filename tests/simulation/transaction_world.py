@@ -15,7 +15,9 @@ from millstream.clock import ManualClock
 from millstream.errors import MillstreamError
 from millstream.records import Record, build
 from millstream.settings.log import LogSettings
+from millstream.settings.names import CATALOG_TOPIC, TRANSACTIONS_TOPIC
 from millstream.settings.transactions import TransactionSettings
+from millstream.storage.partition_log import PartitionLog
 from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash, CrashMoment, FakeFilesystem
@@ -30,6 +32,11 @@ FLEETING = ("f", 0)
 LONGEST_TIMEOUT_MS = 8_000
 _ALWAYS_MS = 7 * 24 * 3600 * 1000
 _LONGEST_SYNC_MS = 400
+_SLOW_SYNC_MS = 300
+COORDINATOR_LOG = f"{TRANSACTIONS_TOPIC}/0"
+CATALOG_LOG = f"{CATALOG_TOPIC}/0"
+DATA_LOG = "a/0"
+_SLOW_LOGS = ("", COORDINATOR_LOG, CATALOG_LOG, DATA_LOG, f"{FLEETING[0]}/0")
 
 _T = TypeVar("_T")
 
@@ -56,10 +63,14 @@ class World:
         self.clock = ManualClock()
         self.checker = TransactionChecker()
         self.is_calm = not is_eventful
+        self.life = 0
+        """How often the broker has started."""
         self.is_slow_disk = False
+        self.slow_log = self.random.choice(_SLOW_LOGS)
+        """What others write is durable before that is."""
         self.is_slow_network = False
         """One keeps many writes, and lets each go when something else has just been done."""
-        self._kept: list[Callable[[SimulatedBroker], Awaitable[Any]]] = []
+        self._kept: list[tuple[str, Callable[[SimulatedBroker], Awaitable[Any]]]] = []
         self._connections = ConnectionNumbers()
         settings: dict[str, Any] = {}
         if is_eventful:
@@ -103,6 +114,7 @@ class World:
     async def _life(self, play: Callable[[], Coroutine[Any, Any, None]]) -> None:
         # No connection outlives a broker.
         self._kept.clear()
+        self.life += 1
         await self.alive(self.broker.start())
         self.checker.restarted(self.broker)
         await self.alive(play())
@@ -128,7 +140,9 @@ class World:
         seed = self.random.randrange(1 << 30)
         self.broker.filesystem = self.disk.after_crash(mode, seed)
 
-    def _sync_ms(self) -> int:
+    def _sync_ms(self, log: PartitionLog) -> int:
+        if log.name == self.slow_log:
+            return _SLOW_SYNC_MS
         return self.random.randint(1, _LONGEST_SYNC_MS if self.is_slow_disk else 20)
 
     # The network
@@ -137,7 +151,12 @@ class World:
         return self._connections.next()
 
     async def deliver(
-        self, send: Callable[[SimulatedBroker], Awaitable[_T]], *, is_write: bool
+        self,
+        send: Callable[[SimulatedBroker], Awaitable[_T]],
+        *,
+        name: str,
+        what: str,
+        is_first: bool,
     ) -> _T:
         """Send a request, and bring the answer. Raises Lost."""
         broker = self.broker
@@ -146,28 +165,35 @@ class World:
             self.check_alive()
             return answer
         await self.sleep_ms(0, 20)
-        is_slow = self.is_slow_network and is_write
-        odds = (60, 6, 4, 30) if is_slow else (85, 6, 3, 6)
+        is_slow = self.is_slow_network and what in {"write", "commit offset"}
+        odds = (40, 6, 4, 50) if is_first else (60, 6, 4, 30) if is_slow else (85, 6, 3, 6)
         kind = self.random.choices(("well", "mute", "gone", "late"), odds)[0]
         if kind == "well":
             answer = await send(broker)
-            self._let_go()
+            self._let_go(name, what)
             await self.sleep_ms(0, 20)
             # What a dead broker says is not heard.
             self.check_alive()
             return answer
         if kind == "late" and is_slow:
-            self._kept.append(send)
+            self._kept.append((name, send))
         elif kind != "gone":
             delay_ms = self.random.choice([300, 3_000, 20_000]) if kind == "late" else 0
             asyncio.get_running_loop().create_task(self._arrive(send, delay_ms))
         await self.sleep_ms(0, 1_000)
         raise Lost
 
-    def _let_go(self) -> None:
-        if self._kept and self.random.random() < 0.3:
-            send = self._kept.pop(self.random.randrange(len(self._kept)))
-            asyncio.get_running_loop().create_task(self._arrive(send, 0))
+    def _let_go(self, name: str, what: str) -> None:
+        """Preferably a write of the same client, when it has just begun the next transaction."""
+        own = [each for each in self._kept if each[0] == name] if what == "add" else []
+        if own and self.random.random() < 0.8:
+            kept = own[-1]
+        elif self._kept and self.random.random() < 0.05:
+            kept = self.random.choice(self._kept)
+        else:
+            return
+        self._kept.remove(kept)
+        asyncio.get_running_loop().create_task(self._arrive(kept[1], 0))
 
     async def _arrive(
         self, send: Callable[[SimulatedBroker], Awaitable[Any]], delay_ms: int

@@ -54,7 +54,7 @@ def play(scene: Callable[[GroupHome], Awaitable[None]], *, sync_ms: int = 1) -> 
     clock = ManualClock()
 
     async def run() -> None:
-        flusher = partial(DelayedFlusher, lambda: sync_ms)
+        flusher = partial(DelayedFlusher, lambda _: sync_ms)
         home = await GroupHome(clock=clock, new_flusher=flusher).start()
         await scene(home)
         await home.stop()

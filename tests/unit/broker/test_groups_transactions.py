@@ -71,7 +71,7 @@ def play(scene: Callable[[Home], Awaitable[None]], *, sync_ms: int = 1) -> None:
     clock = ManualClock()
 
     async def run() -> None:
-        flusher = partial(DelayedFlusher, lambda: sync_ms)
+        flusher = partial(DelayedFlusher, lambda _: sync_ms)
         home = await Home(clock=clock, new_flusher=flusher).start()
         await scene(home)
         await home.stop()
