@@ -16,6 +16,10 @@ PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
 	--annotation-style line --no-emit-index-url --no-emit-find-links
 
+# Tests start hundreds of Python processes. Where bytecode is not written, as in many containers, each
+# one compiles the whole package.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What tests need besides Python's packages: see tests/fakes/programs.py.
 TEST_PROGRAMS := chromium compiler kcat
 SYSTEM_PROGRAMS := $(TEST_PROGRAMS) curl strace

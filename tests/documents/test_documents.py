@@ -78,7 +78,7 @@ def _marked(page: str) -> object:
     return pytest.param(page, id=_stem(page), marks=pytest.mark.needs(*programs_of(run)))
 
 
-def _started(home: Path) -> BrokerProcess:
+def _new_broker(home: Path) -> BrokerProcess:
     return BrokerProcess(home, http="127.0.0.1:0", pylogstreams="127.0.0.1:0")
 
 
@@ -119,8 +119,8 @@ def test_page_can_be_followed(
     (home / "my_shop.py").write_text(MY_SHOP)
     monkeypatch.chdir(home)
     with ExitStack() as stack:
-        broker = stack.enter_context(_started(tmp_path / "broker"))
-        old = stack.enter_context(_started(tmp_path / "old")) if _stem(page) in OLD else None
+        broker = stack.enter_context(_new_broker(tmp_path / "broker"))
+        old = stack.enter_context(_new_broker(tmp_path / "old")) if _stem(page) in OLD else None
         if old is not None:
             _send(old, *OLD[_stem(page)])
         run = PageRun(home, broker, old)
@@ -184,6 +184,6 @@ def test_blocks_of_a_page_are_found_with_their_marks_and_files(tmp_path: Path) -
 def test_block_that_does_not_work_is_told_with_its_place(
     tmp_path: Path, language: str, text: str
 ) -> None:
-    run = PageRun(tmp_path, BrokerProcess(tmp_path / "broker"))
+    run = PageRun(tmp_path, _new_broker(tmp_path / "broker"))
     with pytest.raises(Exception, match=r"in the block at docs/page\.md:7"):
         run.run(Block("docs/page.md", 7, language, text))

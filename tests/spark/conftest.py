@@ -7,7 +7,9 @@ script in a process of its own (see tests/fakes/lanes.py).
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,9 +48,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
+def java(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let Spark find Java, for tests that start sessions of their own."""
     prepare_spark()
+    os.environ["SPARK_HOME"] = str(_home_without_archive(tmp_path_factory.mktemp("spark-home")))
+
+
+def _home_without_archive(home: Path) -> Path:
+    """The installed Spark, but for the archive from which its Python workers import pyspark.
+
+    Python keeps no bytecode for an archive, so each worker compiles pyspark, which takes most of
+    its start. Spark gives up on a worker that has not connected after 10 seconds, which is not
+    enough on a busy machine. Without the archive, workers import the same pyspark as the driver.
+    """
+    installed = importlib.util.find_spec("pyspark")
+    assert installed is not None
+    assert installed.origin is not None
+    for part in Path(installed.origin).parent.iterdir():
+        if part.name != "python":
+            (home / part.name).symlink_to(part)
+    return home
 
 
 @pytest.fixture(scope="session")
