@@ -6,8 +6,6 @@ PYTHON ?= python3
 VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 ARGS ?=
-# Tests start hundreds of processes: compiled modules are kept, even if the environment says not to.
-export PYTHONDONTWRITEBYTECODE :=
 # Tests wait for disks, timers and other processes about as long as they compute.
 WORKERS ?= $(shell echo $$((2 * $$(nproc) < 8 ? 2 * $$(nproc) : 8)))
 
@@ -16,7 +14,7 @@ PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --ignore tests/tidy
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
 	--annotation-style line --no-emit-index-url --no-emit-find-links
 
-# Tests start hundreds of Python processes. Where bytecode is not written, as in many containers, each
+# Tests start hundreds of Python processes. Without bytecode, which many containers switch off, each
 # one compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
