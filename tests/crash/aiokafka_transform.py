@@ -65,7 +65,9 @@ class _Worker(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def close(self) -> None:
         await self._drop_producers()
-        with suppress(KafkaError, TimeoutError):
+        # aiokafka cancels a fetch that waits to be tried again, and lets that out of `stop`. Nobody
+        # cancels this task.
+        with suppress(KafkaError, TimeoutError, asyncio.CancelledError):
             await asyncio.wait_for(self._consumer.stop(), CALL_S)
 
     async def step(self) -> None:
