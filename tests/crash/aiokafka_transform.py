@@ -8,6 +8,8 @@ takes over the producer that belongs to it, and so fences the one who had it.
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ from tests.crash.transform_process import CALL_S, MAX_RECORDS, POLL_S, SESSION_M
 
 if TYPE_CHECKING:
     from tests.crash.transform_process import Job
+
+_STEP_S = 100.0
 
 
 def work(job: Job) -> None:
@@ -30,13 +34,26 @@ async def _work(job: Job) -> None:
         try:
             await worker.start()
             while job.has_time():
-                await worker.step()
+                await _bounded(worker.step())
         except (KafkaError, AssertionError, TimeoutError) as error:
             # It asserts that a producer that has failed is asked for nothing.
             job.say("trouble", repr(error))
             await asyncio.sleep(POLL_S)
         finally:
             await worker.close()
+
+
+async def _bounded(step: Coroutine[Any, Any, None]) -> None:
+    """aiokafka has no limit of its own for a transaction. Raises TimeoutError."""
+    task = asyncio.create_task(step)
+    done, _ = await asyncio.wait([task], timeout=_STEP_S)
+    if not done:
+        # Shows where it waits, should the test fail.
+        for each in asyncio.all_tasks():
+            each.print_stack(file=sys.stderr)
+        task.cancel()
+        raise TimeoutError
+    task.result()
 
 
 class _Worker(ConsumerRebalanceListener):  # type: ignore[misc]
