@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from millstream.assembly import assembled
+from millstream.assembly import Dependencies, assembled
 from millstream.broker.broker import Broker
 from millstream.gateways.kafka.listener import Door
 from millstream.settings.kafka import KafkaSettings
@@ -57,11 +57,14 @@ class OpenDoor:
 
 @asynccontextmanager
 async def open_door(
-    path: Path, settings: Settings | None = None, **kafka: Any
+    path: Path,
+    settings: Settings | None = None,
+    dependencies: Dependencies | None = None,
+    **kafka: Any,
 ) -> AsyncIterator[OpenDoor]:
     """A door on a free port of loopback; `kafka` are settings of it."""
     settings = settings or Settings(kafka=KafkaSettings(listener="127.0.0.1:0", **kafka))
-    async with assembled(os.fspath(path), settings) as assembly:
+    async with assembled(os.fspath(path), settings, dependencies) as assembly:
         broker = assembly.broker
         door = Door(broker, settings.kafka)
         address = await door.open()

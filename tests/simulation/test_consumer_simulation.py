@@ -5,13 +5,17 @@ To see one again: `play(seed)`; the seed is in the failure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from millstream.groups import consumer_reconciliation, consumer_records
-from millstream.groups.consumer_group import ConsumerGroup
-from millstream.groups.consumer_partitions import NO_PARTITIONS
+from millstream.groups import consumer_classic_members, consumer_records, consumer_transitions
+from millstream.groups.consumer_group import ConsumerGroup, CurrentAssignment, Member, target_of
+from millstream.groups.consumer_partitions import NO_PARTITIONS, difference
+from millstream.groups.consumer_reconciliation import reconciled
 from millstream.groups.consumer_records import GroupEpochRecord
 from tests.fakes.tiers import sampled
 from tests.simulation.consumer_broker import SESSION_MS, SimulatedBroker, Violation
@@ -179,10 +183,21 @@ def test_what_seeds_do_is_worth_checking() -> None:
     assert {"ConsumerGroup", "ClassicGroup"} <= kinds
 
 
+def replace_reconciled(
+    monkeypatch: pytest.MonkeyPatch, broken: Callable[..., CurrentAssignment]
+) -> None:
+    """Let members of both protocols make their steps with a defect."""
+    for module in (consumer_transitions, consumer_classic_members):
+        monkeypatch.setattr(module, "reconciled", broken)
+
+
 def test_checker_finds_partitions_given_out_while_another_holds_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(consumer_reconciliation, "_held_by_others", lambda *_: NO_PARTITIONS)
+    def careless(group: ConsumerGroup, member: Member, **owned: Any) -> CurrentAssignment:
+        return reconciled(replace(group, members={member.member_id: member}), member, **owned)
+
+    replace_reconciled(monkeypatch, careless)
     with pytest.raises(AssertionError, match="is held by another one too"):
         play_many(0, 100, has_old_clients=False)
 
@@ -190,15 +205,23 @@ def test_checker_finds_partitions_given_out_while_another_holds_them(
 def test_checker_finds_partitions_taken_without_the_owner_knowing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(consumer_reconciliation, "_still_owns", lambda *_: False)
+    def impatient(group: ConsumerGroup, member: Member, **_: Any) -> CurrentAssignment:
+        return reconciled(group, member, owned=NO_PARTITIONS)
+
+    replace_reconciled(monkeypatch, impatient)
     with pytest.raises(AssertionError, match=r"owns .* but holds"):
         play_many(0, 100, has_old_clients=False)
 
 
 def test_checker_finds_members_that_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        consumer_reconciliation, "_held_by_others", lambda group, member_id, wanted: wanted
-    )
+    def timid(group: ConsumerGroup, member: Member, **owned: Any) -> CurrentAssignment:
+        wanted = difference(target_of(group, member.member_id), member.current.assigned)
+        holder = replace(member, current=replace(member.current, assigned=wanted))
+        holder = replace(holder, member_id="holder")
+        members = {**group.members, holder.member_id: holder}
+        return reconciled(replace(group, members=members), member, **owned)
+
+    replace_reconciled(monkeypatch, timid)
     with pytest.raises(AssertionError, match="is assigned where"):
         play_many(0, 100, has_old_clients=False)
 
@@ -209,6 +232,6 @@ def test_checker_finds_records_that_were_not_stored(monkeypatch: pytest.MonkeyPa
     def forgetful(*groups: ConsumerGroup | None) -> object:
         return tuple(r for r in real(*groups) if not isinstance(r, GroupEpochRecord))
 
-    monkeypatch.setattr("millstream.groups.consumer_transitions.records_between", forgetful)
+    monkeypatch.setattr(consumer_transitions, "records_between", forgetful)
     with pytest.raises(AssertionError, match="stored is"):
         play_many(0, 100, has_old_clients=False)

@@ -35,6 +35,7 @@ _MAY_ASK_THE_SYSTEM = {"src/millstream/clock.py", "src/millstream/identity.py"}
 
 _VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 _MAY_LEAVE_A_TEST_OUT = re.compile(r"\bpytest\.(?:mark\.)?(?:skip|skipif|importorskip|xfail)\b")
+_PATCHES = {"setattr", "delattr", "patch"}
 _UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X)\b")
 _MACHINE_PATH = re.compile(r"(?<![\w.])/(?:home|root|work|Users|opt/wheels)/")
 _PIN = re.compile(r"^[A-Za-z0-9_.\-\[\]]+==[A-Za-z0-9_.+!]+(?: ;[^#]*)?(?:\s+#.*)?$")
@@ -139,6 +140,27 @@ def no_test_is_skipped(source: Source) -> Iterator[str]:
             yield f"{source.path}:{node.lineno}: {ast.unparse(node)}: {advice}"
 
 
+def tests_patch_public_names_only(source: Source) -> Iterator[str]:
+    """A test that replaces a private name breaks with every redesign of what it tests."""
+    if not source.is_test or not source.is_python:
+        return
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        function = ast.unparse(node.func)
+        if function.split(".")[-1] not in _PATCHES and not function.endswith("patch.object"):
+            continue
+        for argument in node.args[:2]:
+            name = argument.value if isinstance(argument, ast.Constant) else None
+            if isinstance(name, str) and any(map(_is_private, name.split("."))):
+                advice = "replace a public name, or pass the value as an argument"
+                yield f"{source.path}:{node.lineno}: patch of {name}: {advice}"
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
 def lock_files_hold_pins_alone(source: Source) -> Iterator[str]:
     """No registry, no file, no option: only names and versions."""
     if not source.path.startswith("requirements/"):
@@ -227,6 +249,7 @@ RULES: Iterable[Rule] = (
     functions_fit_on_a_screen,
     files_are_short,
     no_test_is_skipped,
+    tests_patch_public_names_only,
     lock_files_hold_pins_alone,
 )
 PROJECT_RULES: Iterable[ProjectRule] = (

@@ -60,6 +60,11 @@ BROKEN = [
     (rules.no_test_is_skipped, "tests/a.py", "kio = pytest.importorskip('kio')\n"),
     (rules.no_test_is_skipped, "tests/a.py", "@pytest.mark.skipif(X)\ndef f(): pass\n"),
     (rules.no_test_is_skipped, "tests/a.py", "pytestmark = pytest.mark.xfail\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "monkeypatch.setattr(m, '_f', g)\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "patched.setattr('m.a._LIMIT', 3)\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "monkeypatch.delattr(A, '_f')\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "with patch.object(A, '_f', g): h()\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "with mock.patch('m._f'): h()\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "lz4>=4\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "--index-url=https://a.b/c\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "lz4==4.0 # from https://a.b\n"),
@@ -95,6 +100,8 @@ KEPT = [
     (rules.files_are_short, "src/m/a.py", "x = 1\n" * 500),
     (rules.no_test_is_skipped, "tests/a.py", "@pytest.mark.needs('kcat')\ndef f(): pass\n"),
     (rules.no_test_is_skipped, "tests/a.py", "markers.skip()\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "monkeypatch.setattr(m, 'f', g)\n"),
+    (rules.tests_patch_public_names_only, "tests/a.py", "client.patch('/a', json='_b')\n"),
     (rules.lock_files_hold_pins_alone, "requirements/a.txt", "a-b==4.0 ; x == 'y'  # via c\n"),
 ]
 

@@ -38,17 +38,28 @@ from millstream.subscriptions.ready_messages import size_bytes
 
 _log = logging.getLogger(__name__)
 
-_PAGE_RECORDS = 3000
 _PAGE_BYTES = 256 << 10
-_MOST_LOOKED_AT = 100_000
-"""By who browses, at once. Others' letters may lie between those that are looked for."""
 _MOST_PASSED = 1_000_000
-"""The same for who sends back."""
-_SENT_RECORDS = 500
+"""Records that one replay looks at."""
 _SENT_BYTES = 4 << 20
 _NOBODY = Committer("", None, -1)
 _RETENTION_MS = 100 * 365 * 24 * 3600 * 1000
 """How far letters were sent back is not forgotten, as long as there are letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayLimits:
+    """How much is done in one piece."""
+
+    page_records: int = 3000
+    """Records that are read at once."""
+    looked_at: int = 100_000
+    """Records that one search looks at. Letters of other subscriptions may lie between."""
+    sent_records: int = 500
+    """Letters that are sent back at once."""
+
+
+_LIMITS = ReplayLimits()
 
 
 class Letter(NamedTuple):
@@ -90,7 +101,13 @@ class Replayed:
 
 
 async def browse(
-    broker: Broker, topic: str, subscription: str, offsets: Mapping[int, int], *, limit: int
+    broker: Broker,
+    topic: str,
+    subscription: str,
+    offsets: Mapping[int, int],
+    *,
+    limit: int,
+    limits: ReplayLimits = _LIMITS,
 ) -> Letters:
     """Letters from some offsets on, else from the first. Raises UnknownSubscription.
 
@@ -105,11 +122,13 @@ async def browse(
         for each in found.partitions
         if not offsets or each.number in offsets
     }
-    look = _Look(broker, (topic, subscription), limit, ANSWER_BYTES, _MOST_LOOKED_AT)
+    look = _Look(broker, (topic, subscription), limit, ANSWER_BYTES, limits)
     return await look.at(found, wanted)
 
 
-async def replay(broker: Broker, topic: str, subscription: str, *, limit: int) -> Replayed:
+async def replay(
+    broker: Broker, topic: str, subscription: str, *, limit: int, limits: ReplayLimits = _LIMITS
+) -> Replayed:
     """Send back letters that were not yet. Raises what sending raises, if none could be sent."""
     hosted = broker.subscriptions.find(topic, subscription)
     name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
@@ -117,7 +136,7 @@ async def replay(broker: Broker, topic: str, subscription: str, *, limit: int) -
         found = _topic(broker, name)
         if found is None:
             return Replayed(0, [], has_more=False)
-        return await _replay(broker, (topic, subscription), found, limit)
+        return await _replay(broker, (topic, subscription), found, limit, limits)
 
 
 async def replay_some(
@@ -146,7 +165,9 @@ async def replay_some(
         return Replayed(count, failed, has_more=False)
 
 
-async def _replay(broker: Broker, of: tuple[str, str], found: Topic, limit: int) -> Replayed:
+async def _replay(
+    broker: Broker, of: tuple[str, str], found: Topic, limit: int, limits: ReplayLimits
+) -> Replayed:
     # No topic has a slash in its name.
     group = f"replay/{of[0]}/{of[1]}"
     committed = await broker.groups.fetch_offsets(group)
@@ -158,8 +179,8 @@ async def _replay(broker: Broker, of: tuple[str, str], found: Topic, limit: int)
     }
     count, failed, passed = 0, list[Unsent](), 0
     while True:
-        left = min(limit - count - len(failed), _SENT_RECORDS)
-        look = _Look(broker, of, left, _SENT_BYTES, _MOST_LOOKED_AT)
+        left = min(limit - count - len(failed), limits.sent_records)
+        look = _Look(broker, of, left, _SENT_BYTES, limits)
         some = await look.at(found, offsets)
         sent = await _send_back(broker, of[0], some.letters)
         next_offsets = {**some.next_offsets, **sent.stopped_at}
@@ -198,13 +219,18 @@ class _Look:
     """A look for letters of one subscription, which ends when it has found or seen enough."""
 
     def __init__(
-        self, broker: Broker, of: tuple[str, str], limit: int, max_bytes: int, most_looked_at: int
+        self,
+        broker: Broker,
+        of: tuple[str, str],
+        limit: int,
+        max_bytes: int,
+        limits: ReplayLimits,
     ) -> None:
         self._reader = broker.reader
         self._of = of
         self._limit = limit
         self._left_bytes = max_bytes
-        self._most_looked_at = most_looked_at
+        self._limits = limits
         self._found: list[Letter] = []
         self.looked_at = 0
 
@@ -220,7 +246,7 @@ class _Look:
         return (
             len(self._found) >= self._limit
             or self._left_bytes <= 0
-            or self.looked_at >= self._most_looked_at
+            or self.looked_at >= self._limits.looked_at
         )
 
     async def _look_through(self, partition: Partition, offset: int) -> int:
@@ -229,7 +255,9 @@ class _Look:
         last_offset = log.last_stable_offset
         offset = max(offset, log.start_offset)
         while offset < last_offset and not self._is_over:
-            page = self._reader.read(partition, offset, limit=_PAGE_RECORDS, max_bytes=_PAGE_BYTES)
+            page = self._reader.read(
+                partition, offset, limit=self._limits.page_records, max_bytes=_PAGE_BYTES
+            )
             offset = self._sift(partition.number, page.records, page.next_offset)
             await asyncio.sleep(0)
             offset = max(offset, log.start_offset)
@@ -253,7 +281,7 @@ async def _letters_at(
     left = list(places)
     while left:
         number, first = left[0]
-        offsets = [offset for at, offset in left[:_SENT_RECORDS] if at == number]
+        offsets = [offset for at, offset in left[: _LIMITS.sent_records] if at == number]
         partitions = () if topic is None else topic.partitions
         log = partitions[number].log if number < len(partitions) else None
         if log is None or not log.start_offset <= first <= offsets[-1] < log.last_stable_offset:

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.broker import letter_replay
 from millstream.broker.broker import Broker
-from millstream.broker.letter_replay import Replayed
+from millstream.broker.letter_replay import Replayed, ReplayLimits
 from millstream.broker.sending import NewRecord
 from millstream.errors import DiskFull, MillstreamError
 from tests.fakes.subscription_home import SubscriptionHome, new_disk
@@ -41,8 +41,8 @@ def dead(*values: bytes) -> Iterator[tuple[Home, Broker]]:
     home.close()
 
 
-def replay(home: Home, broker: Broker, limit: int = 1000) -> Replayed:
-    return home.run(letter_replay.replay(broker, "t", "s", limit=limit))
+def replay(home: Home, broker: Broker, limit: int = 1000, **options: Any) -> Replayed:
+    return home.run(letter_replay.replay(broker, "t", "s", limit=limit, **options))
 
 
 def sent_back(home: Home, count: int) -> list[bytes]:
@@ -86,19 +86,16 @@ def test_disk_that_is_full_in_between_stops_there(monkeypatch: pytest.MonkeyPatc
         assert sent_back(home, 3) == [b"a", b"b", b"c"]
 
 
-def test_letters_far_behind_those_of_others_are_found_and_sent_in_pieces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(letter_replay, "_PAGE_RECORDS", 3)
-    monkeypatch.setattr(letter_replay, "_SENT_RECORDS", 2)
-    monkeypatch.setattr(letter_replay, "_MOST_LOOKED_AT", 10)
+def test_letters_far_behind_those_of_others_are_found_and_sent_in_pieces() -> None:
+    limits = ReplayLimits(page_records=3, looked_at=10, sent_records=2)
     values = [b"%d" % number for number in range(5)]
     with dead(*values) as (home, broker):
         home.run(home.send(*[b"somebody's"] * 100, topic="t.dlq"))
-        assert replay(home, broker, limit=4) == Replayed(4, [], has_more=True)
-        assert replay(home, broker) == Replayed(1, [], has_more=False)
+        assert replay(home, broker, limit=4, limits=limits) == Replayed(4, [], has_more=True)
+        assert replay(home, broker, limits=limits) == Replayed(1, [], has_more=False)
         assert sent_back(home, 5) == values
-        found = home.run(letter_replay.browse(broker, "t", "s", {0: 3}, limit=9))
+        browse = letter_replay.browse(broker, "t", "s", {0: 3}, limit=9, limits=limits)
+        found = home.run(browse)
         assert ([each.message_id for each in found.letters], found.next_offsets) == (
             ["0:3", "0:4"],
             {0: 15},

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from millstream.broker import subscription_host
 from millstream.broker.reading import Page
 from millstream.broker.subscription_reading import MOST_WORK, read_offsets
 from tests.fakes.subscription_home import SubscriptionHome, new_disk
@@ -81,20 +80,19 @@ def test_work_of_one_read_is_bounded_in_records_and_in_bytes() -> None:
         assert list(found.records) == scattered[: found.looked_at]
 
 
-def test_what_time_brings_is_done_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscription_host, "_MOST_DUE", 10)
-    with filled(batches=1, each=100) as home:
+def test_what_time_brings_is_done_in_pieces() -> None:
+    with filled(batches=5, each=1000) as home:
         for _ in range(5):
-            home.run(home.receive(20))
+            home.run(home.receive(1000))
         home.clock.advance_ms(40_000)
         hosted = home.subscriptions.find("t", "s")
 
         async def look() -> list[int]:
             left = []
-            for _ in range(10):
-                hosted._tick(home.clock.now_ms(), home.clock.now_ms())
+            for _ in range(3):
+                hosted.serve()
                 left.append(hosted.tally.total)
             return left
 
-        assert home.run(look()) == [90, 80, 70, 60, 50, 40, 30, 20, 10, 0]
-        assert [each.offset for each in home.run(home.receive(200))] == list(range(100))
+        assert home.run(look()) == [3000, 1000, 0]
+        assert [each.offset for each in home.run(home.receive(1000))] == list(range(1000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import struct
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from millstream.assembly import Dependencies
 from millstream.gateways.kafka.error_codes import ErrorCode
-from millstream.gateways.kafka.handlers.produce import Producing
+from millstream.gateways.kafka.handlers import produce
+from millstream.protocol.messages.produce import parse_request
 from millstream.protocol.primitives import varint
 from millstream.records import Codec, Record, build
 from millstream.records.batch import (
@@ -226,20 +229,23 @@ def test_number_written_with_more_bytes_than_it_needs_is_understood(tmp_path: Pa
 
 
 class Twin:
-    """A connection without a socket, and all that came back."""
+    """A broker that requests are sent to without sockets, and all that came back.
+
+    Each request comes through a connection of its own, so that nothing is remembered of another.
+    """
 
     def __init__(self, opened: OpenDoor) -> None:
+        self.answers: list[bytes] = []
         self._opened = opened
-        self._transport, self._connection = DirectTransport.connect(opened.door, "twin")
 
-    async def send(self, pieces: list[bytes]) -> None:
-        for piece in pieces:
-            self._transport.feed(piece)
-        await until(lambda: self._connection.is_idle)
-
-    @property
-    def answers(self) -> list[bytes]:
-        return self._transport.answers
+    async def send(self, frames: list[bytes], chance: random.Random) -> None:
+        pairs = [DirectTransport.connect(self._opened.door, "twin") for _ in frames]
+        for (transport, _), frame in zip(pairs, frames, strict=True):
+            transport.feed(frame)
+        await until(lambda: all(connection.is_idle for _, connection in pairs))
+        for transport, _ in pairs:
+            self.answers += transport.answers
+            transport.hang_up()
 
     def logs(self) -> list[bytes]:
         return [
@@ -248,6 +254,20 @@ class Twin:
             for partition in self._opened.broker.topics.get(name).partitions
             if partition.log.end_offset
         ]
+
+
+class FastTwin(Twin):
+    """Everything comes through one connection, in pieces."""
+
+    def __init__(self, opened: OpenDoor) -> None:
+        super().__init__(opened)
+        self._transport, self._connection = DirectTransport.connect(opened.door, "twin")
+        self.answers = self._transport.answers
+
+    async def send(self, frames: list[bytes], chance: random.Random) -> None:
+        for piece in _cut_up(chance, b"".join(frames)):
+            self._transport.feed(piece)
+        await until(lambda: self._connection.is_idle)
 
     def close(self) -> None:
         self._transport.hang_up()
@@ -294,45 +314,50 @@ def test_what_is_remembered_of_a_request_changes_no_answer_and_no_log(
 ) -> None:
     """The same requests to two brokers, one of which parses every one of them in full."""
     chance = random.Random(seed)
-    learn = Producing._learn
-    learned = 0
+    parsed = 0
 
-    async def set_up(opened: OpenDoor) -> Twin:
-        new_ids = iter(n.to_bytes(16, "big") for n in range(2, 100))
-        monkeypatch.setattr(opened.broker.topics, "_new_id", lambda: next(new_ids))
+    def count_parsed(*args: Any) -> Any:
+        nonlocal parsed
+        parsed += 1
+        return parse_request(*args)
+
+    monkeypatch.setattr(produce, "parse_request", count_parsed)
+
+    async def set_up(opened: OpenDoor) -> None:
         for name, more in (("t", {}), ("u", {}), ("compacted", {"cleanup_policy": "compact"})):
             await opened.topic(name, partitions=2, max_message_bytes="1500", **more)
-        return Twin(opened)
 
     async def main() -> None:
         async with (
-            open_door(tmp_path / "fast") as fast_door,
-            open_door(tmp_path / "slow") as slow_door,
+            open_door(tmp_path / "fast", dependencies=_counted_ids()) as fast_door,
+            open_door(tmp_path / "slow", dependencies=_counted_ids()) as slow_door,
         ):
-            fast, slow = await set_up(fast_door), await set_up(slow_door)
+            await set_up(fast_door)
+            await set_up(slow_door)
+            fast, slow = FastTwin(fast_door), Twin(slow_door)
             ids = {t.name: t.topic_id for t in fast_door.broker.topics.all()}
-
-            def learn_or_not(self: Producing, *args: Any) -> Any:
-                nonlocal learned
-                found = learn(self, *args)
-                learned += found is not None
-                return found if self is fast._connection._producing else None
-
-            monkeypatch.setattr(Producing, "_learn", learn_or_not)
+            parsed_by_fast = 0
             for first in range(0, 1000, 50):
                 frames: list[bytes] = []
                 while len(frames) < 50:
                     frame = _random_frame(chance, first + len(frames), ids)
                     frames += [frame] * chance.choice((1, 1, 5))
-                pieces = _cut_up(chance, b"".join(frames))
-                await fast.send(pieces)
-                await slow.send(pieces)
+                before = parsed
+                await fast.send(frames, chance)
+                parsed_by_fast += parsed - before
+                await slow.send(frames, chance)
                 assert fast.answers == slow.answers
             assert len(fast.answers) >= 1000
-            assert learned > 100
+            assert parsed_by_fast < len(fast.answers) - 100
+            assert parsed - parsed_by_fast == len(slow.answers)
             assert fast.logs() == slow.logs()
             fast.close()
-            slow.close()
             await asyncio.sleep(0)
 
     run(main())
+
+
+def _counted_ids() -> Dependencies:
+    """Gives the same ids to the topics of two brokers."""
+    ids = itertools.count(2)
+    return Dependencies(new_id=lambda: next(ids).to_bytes(16, "big"))

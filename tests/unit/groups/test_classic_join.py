@@ -13,7 +13,6 @@ from millstream.errors import (
     RebalanceInProgress,
     UnknownMember,
 )
-from millstream.groups import classic_join
 from millstream.groups.classic_group import ClassicState
 from millstream.groups.classic_transitions import deadline_of
 from millstream.settings.groups import GroupSettings
@@ -439,12 +438,11 @@ def test_rebalance_timeout_of_nothing_does_not_tick_without_end() -> None:
     assert deadline_ms > play.now_ms
 
 
-def test_ids_that_never_come_back_push_out_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classic_join, "_MOST_PENDING", 3)
+def test_ids_that_never_come_back_push_out_the_oldest() -> None:
     play = Play()
-    for number in range(5):
+    for number in range(5002):
         play.join(new_id=f"m{number}", must_return=True)
-    assert list(play.group.pending) == ["m2", "m3", "m4"]
+    assert list(play.group.pending) == [f"m{number}" for number in range(2, 5002)]
     late = play.join("m0")
     assert isinstance(play.answers[late], UnknownMember)
     in_time = play.join("m2")

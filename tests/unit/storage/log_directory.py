@@ -100,6 +100,21 @@ class UnsyncedFilesystem(LocalFilesystem):
         """Leave it to the system."""
 
 
+class _BarelyWrittenFile(LocalFile):
+    __slots__ = ()
+
+    def written_end(self) -> int:
+        return min(super().written_end(), 1 << 20)
+
+
+class BarelyWrittenFilesystem(LocalFilesystem):
+    """The real filesystem, which says that no file was written beyond its first MiB."""
+
+    def open(self, path: str, *, create: bool = False) -> LocalFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return _BarelyWrittenFile(path, os.open(path, flags, 0o644))
+
+
 class RecordingFilesystem(LocalFilesystem):
     """The real filesystem, which remembers what was opened."""
 

@@ -12,10 +12,11 @@ import pytest
 from millstream.broker.partition import Partition
 from millstream.broker.sending import NewRecord
 from millstream.errors import OffsetOutOfRange
-from millstream.gateways.http import tail as tail_module
 from millstream.gateways.http.tail import Page, Tails
 from millstream.records import Record
+from tests.fakes.fake_broker import FakeBroker
 from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.simulated_loop import run_simulated
 
 
 class Listener:
@@ -49,20 +50,26 @@ def test_page_tells_json_of_its_records() -> None:
     assert (second["message_id"], second["key"], second["value"]) == ("3:9", None, "x")
 
 
-def test_record_is_put_into_json_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    original = tail_module._text
+class CountedRecords(list[Record]):
+    """Notes which records are taken out of it."""
 
-    def counting(record: Record, partition: int) -> str:
-        made.append(record.offset)
-        return original(record, partition)
+    def __init__(self, count: int) -> None:
+        super().__init__(Record(n, 0, None, b"v") for n in range(count))
+        self.taken: list[int] = []
 
-    monkeypatch.setattr(tail_module, "_text", counting)
-    page = Page(0, [Record(n, 0, None, b"v") for n in range(10)], 10)
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        self.taken += [each.offset for each in (found if isinstance(index, slice) else [found])]
+        return found
+
+
+def test_record_is_put_into_json_once_for_all() -> None:
+    records = CountedRecords(10)
+    page = Page(0, records, 10)
     assert page.joined(0, 4) == page.joined(0, 4)
     page.joined(2, 8)
     page.text(9)
-    assert made == list(range(10))
+    assert records.taken == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -100,12 +107,15 @@ def test_kept_pages_take_bounded_memory(tmp_path: Path) -> None:
             await door.topic("t")
             tails = Tails(door.broker)
             tail = tails.follow(door.broker.topics.partition("t", 0), Listener())
+            pages = []
             for number in range(50):
                 await _sent(door, "x" * 100_000)
-                tail.page(number)
-            assert tail._kept_bytes <= tail_module._KEPT_BYTES
-            assert sum(page.size_bytes for page in tail._pages.values()) == tail._kept_bytes
-            assert 49 in tail._pages
+                pages.append(tail.page(number))
+            # The newest first, because what is read again is kept instead of others.
+            kept = 0
+            while tail.page(49 - kept) is pages[49 - kept]:
+                kept += 1
+            assert 1 <= kept <= (1 << 20) // 100_000
 
     run(main())
 
@@ -140,33 +150,33 @@ def test_nothing_is_left_of_a_partition_that_nobody_follows(tmp_path: Path) -> N
     run(main())
 
 
-def test_first_append_wakes_at_once_and_many_share_a_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tail_module, "_PAUSE_PER_FOLLOWER_S", 0.05)
-    monkeypatch.setattr(tail_module, "_LONGEST_PAUSE_S", 0.05)
+def test_first_append_wakes_at_once_and_many_share_a_round() -> None:
+    home = FakeBroker()
 
     async def turns(count: int) -> None:
         for _ in range(count):
             await asyncio.sleep(0)
 
     async def main() -> None:
-        async with open_door(tmp_path) as door:
-            await door.topic("t")
-            partition = door.broker.topics.partition("t", 0)
-            listener = Listener()
-            Tails(door.broker).follow(partition, listener)
+        await home.start()
+        topic = await home.topics.create("t", partitions=1, overrides={})
+        partition = topic.partitions[0]
+        # So many that the pause between two rounds is the longest.
+        listeners = [Listener() for _ in range(200)]
+        tails = Tails(home.broker)
+        for listener in listeners:
+            tails.follow(partition, listener)
+        partition.wake()
+        await turns(2)
+        assert {listener.calls for listener in listeners} == {1}
+        for _ in range(10):
             partition.wake()
             await turns(2)
-            assert listener.calls == 1
-            for _ in range(10):
-                partition.wake()
-                await turns(2)
-            assert listener.calls == 1
-            await asyncio.sleep(0.1)
-            assert listener.calls == 2
+        assert {listener.calls for listener in listeners} == {1}
+        await asyncio.sleep(1)
+        assert {listener.calls for listener in listeners} == {2}
 
-    run(main())
+    run_simulated(main(), home.clock)
 
 
 def test_header_name_that_is_no_text_is_still_told() -> None:
