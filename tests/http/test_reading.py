@@ -155,7 +155,7 @@ def test_long_poll_is_answered_when_a_message_comes(http_broker: BrokerProcess, 
         waiting = threading.Thread(target=wait)
         waiting.start()
         web.post(f"/topics/{name}/messages", json={"value": "late"}).raise_for_status()
-        waiting.join(15)
+        waiting.join(HANG_S)
         assert not waiting.is_alive()
     assert values(answers[0]) == ["late"]
 

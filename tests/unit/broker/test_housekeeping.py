@@ -385,7 +385,7 @@ class FailingSwap(LocalFilesystem):
     def rename(self, source: str, target: str) -> None:
         if target.endswith(".swap"):
             self.reached.set()
-            self.proceed.wait(120)
+            self.proceed.wait(HANG_S)
             raise OSError(errno.EIO, "Input/output error")
         super().rename(source, target)
 

@@ -19,6 +19,7 @@ from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_filesystem import FakeFile, FakeFilesystem
 from tests.fakes.fake_flusher import PromptFlusher
 from tests.fakes.log_steps import append
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, values_of
 
 COMPACTED = LogSettings(
@@ -77,7 +78,7 @@ class SlowFilesystem(FakeFilesystem):
     def open(self, path: str, *, create: bool = False) -> FakeFile:
         if ".cleaned" in path:
             self.is_asked.set()
-            assert self.may_go_on.wait(120)
+            assert self.may_go_on.wait(HANG_S)
         return super().open(path, create=create)
 
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from millstream.settings.subscriptions import SubscriptionLimits
 from millstream.subscriptions.partition_queue import DELIVER_AT
 from tests.fakes.subscription_home import SubscriptionHome, new_disk, values
@@ -150,7 +148,6 @@ def test_as_many_as_may_wait_do_and_those_behind_wait_for_them() -> None:
         home.run(test())
 
 
-@pytest.mark.timeout(120)
 def test_hundred_thousand_for_later_cost_little_memory_and_hold_up_nobody() -> None:
     with subscribed() as home:
 

@@ -36,6 +36,7 @@ from millstream.storage.local_log import LocalLog
 from tests.fakes.fake_broker import PATH, FakeBroker
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
+from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, values_of
 
 
@@ -317,12 +318,12 @@ def test_settings_altered_while_partitions_are_added_are_theirs_too(
         def open_slowly(*arguments: Any) -> list[LocalLog]:
             logs = open_new(*arguments)
             is_opened.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(HANG_S)
             return logs
 
         monkeypatch.setattr(host.directory, "open_new", open_slowly)
         addition = asyncio.create_task(host.topics.add_partitions("orders", 2))
-        await asyncio.to_thread(is_opened.wait, 20)
+        await asyncio.to_thread(is_opened.wait, HANG_S)
         await host.topics.alter("orders", {"max.message.bytes": "777"})
         may_go_on.set()
         await addition

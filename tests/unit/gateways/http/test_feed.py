@@ -13,6 +13,7 @@ from millstream.errors import UnknownTopic
 from millstream.gateways.http.feed import Feed, Skipped, Taken
 from millstream.gateways.http.tail import Tails
 from tests.fakes.open_door import OpenDoor, open_door, run
+from tests.fakes.patience import HANG_S
 
 _PLENTY = 1 << 20
 
@@ -148,7 +149,7 @@ def test_ready_returns_when_a_record_comes(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
             assert not waiting.done()
             await send(door, 1)
-            await asyncio.wait_for(waiting, 5)
+            await asyncio.wait_for(waiting, HANG_S)
             assert reading.places() == [(0, 0)]
 
     run(main())
@@ -157,15 +158,14 @@ def test_ready_returns_when_a_record_comes(tmp_path: Path) -> None:
 def test_new_partitions_are_followed_from_their_start(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_door(tmp_path) as door:
-            await door.topic("t")
+            await door.topic("t", partitions=2)
             await send(door, 2)
-            whole, chosen = Reading(door, {0: 2}), Reading(door, {0: 2})
-            chosen.feed._is_whole = False
+            whole, chosen = Reading(door, {0: 2, 1: 0}), Reading(door, {0: 2})
             assert whole.take() is None
-            await door.broker.topics.add_partitions("t", 2)
-            await asyncio.wait_for(whole.feed.ready(), 5)
-            await send(door, 1, partition=1)
-            assert whole.all() == [(1, 0)]
+            await door.broker.topics.add_partitions("t", 3)
+            await asyncio.wait_for(whole.feed.ready(), HANG_S)
+            await send(door, 1, partition=2)
+            assert whole.all() == [(2, 0)]
             assert chosen.all() == []
 
     run(main())
@@ -178,7 +178,7 @@ def test_deleted_topic_ends_a_feed_also_if_another_takes_its_name(tmp_path: Path
             reading = Reading(door, {0: 0})
             assert reading.take() is None
             await door.broker.topics.delete("t")
-            await asyncio.wait_for(reading.feed.ready(), 5)
+            await asyncio.wait_for(reading.feed.ready(), HANG_S)
             with pytest.raises(UnknownTopic):
                 reading.take()
             await door.topic("t")

@@ -23,7 +23,6 @@ def kafka() -> Iterator[ScriptedKafka]:
         yield cluster
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("has_records", [True, False])
 def test_log_whose_end_was_compacted_away_is_read_to_its_end(
     kafka: ScriptedKafka, has_records: bool
