@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from xdist.remote import Producer
 
@@ -12,6 +14,12 @@ pytest_plugins = ["tests.fakes.examples", "tests.fakes.programs"]
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
     return Lanes(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Collected tests stay until the end: garbage collections need not look at them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -216,6 +216,7 @@ def test_one_that_needs_a_consumer_says_so(web: httpx.Client, name: str) -> None
     assert "attach a consumer" in answer.json()["detail"]
 
 
+@pytest.mark.system
 def test_acknowledged_stays_so_after_kill_9(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, http="127.0.0.1:0") as broker:
         with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:

@@ -106,6 +106,7 @@ def test_cursor_walks_through_all_partitions(web: httpx.Client, name: str) -> No
     assert sorted(found, key=int) == [str(n) for n in range(30)]
 
 
+@pytest.mark.system
 def test_cursor_survives_kill_9(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, http="127.0.0.1:0") as broker:
         with httpx.Client(base_url=broker.url, timeout=HANG_S) as web:

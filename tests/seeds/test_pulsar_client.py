@@ -139,6 +139,7 @@ def test_there_is_nothing_to_receive_where_there_is_no_topic(
     assert client.subscribe(name, "me").receive() is None
 
 
+@pytest.mark.system
 def test_cursors_are_restored_after_the_broker_was_killed(
     start_broker: StartBroker, name: str
 ) -> None:

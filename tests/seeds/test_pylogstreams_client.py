@@ -214,6 +214,7 @@ def test_processes_that_produce_and_consume_at_once_agree(
     assert all(numbers == list(range(messages)) for numbers in seen.values())
 
 
+@pytest.mark.system
 def test_positions_are_restored_after_the_broker_was_killed(
     start_broker: StartBroker, name: str
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_producer_is_told_that_the_broker_is_gone(start_broker: StartBroker) -
         client.close()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("has_unread", [False, True])
 @pytest.mark.parametrize("end", [BrokerProcess.kill, BrokerProcess.stop])
 def test_nothing_is_taken_after_the_broker_has_hung_up(

@@ -210,6 +210,7 @@ def wait_until_committed(broker: BrokerProcess, client_id: str, offset: int) -> 
     wait_until(is_committed, f"a commit of offset {offset}")
 
 
+@pytest.mark.system
 def test_positions_are_restored_after_the_broker_was_killed(
     start_broker: StartBroker, name: str
 ) -> None:
@@ -235,6 +236,7 @@ def test_positions_are_restored_after_the_broker_was_killed(
     assert broker.complaints() == []
 
 
+@pytest.mark.system
 def test_nothing_is_left_out_when_the_broker_is_killed_while_it_delivers(
     start_broker: StartBroker, name: str
 ) -> None:
@@ -265,6 +267,7 @@ def test_nothing_is_left_out_when_the_broker_is_killed_while_it_delivers(
         assert client.payloads(name, len(rest)) == rest
 
 
+@pytest.mark.system
 def test_messages_outlive_the_broker_that_took_them(start_broker: StartBroker, name: str) -> None:
     broker = start_broker()
     sent = [str(number).encode() for number in range(10_000)]
@@ -277,6 +280,7 @@ def test_messages_outlive_the_broker_that_took_them(start_broker: StartBroker, n
         assert client.payloads(name, len(sent)) == sent
 
 
+@pytest.mark.system
 def test_positions_survive_an_orderly_stop_at_once(start_broker: StartBroker, name: str) -> None:
     broker = start_broker()
     with connect(broker) as client:
