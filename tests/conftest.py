@@ -17,7 +17,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
 
 
 def pytest_collection_finish() -> None:
-    """Collected tests stay until the end: garbage collections need not look at them each time."""
+    """Exempt collected tests from garbage collection: they live as long as the process."""
     gc.collect()
     gc.freeze()
 

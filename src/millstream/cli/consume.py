@@ -247,7 +247,7 @@ class _Progress:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if isinstance(error, KeyboardInterrupt):
-            # Also repeats a commit that was interrupted.
+            # This also repeats a commit that was interrupted.
             self.commit()
 
     def add(self, place: Place, offset: int) -> None:

@@ -1,6 +1,6 @@
-"""Ctrl-C that waits for a step which must not be cut in two.
+"""Defers Ctrl-C until the end of a step that must not be interrupted.
 
-Invariant: the second Ctrl-C always interrupts, so that a step that blocks cannot hold a person.
+Invariant: the second Ctrl-C always interrupts, so a step that blocks can be stopped.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from types import FrameType
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Raise KeyboardInterrupt after the block for the first SIGINT that comes inside it."""
+    """Raise KeyboardInterrupt for a SIGINT inside the block only when the block has ended."""
     if threading.current_thread() is not threading.main_thread():
-        # Signals only ever reach the main thread.
+        # Python handles signals in the main thread only.
         yield
         return
     is_interrupted = False
