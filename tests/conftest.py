@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 
 import pytest
 from xdist.remote import Producer
@@ -10,6 +11,15 @@ from xdist.remote import Producer
 from tests.fakes.lanes import Lanes
 
 pytest_plugins = ["tests.fakes.examples", "tests.fakes.programs"]
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted.
+
+    A shell starts background jobs with SIGINT ignored, and every process below inherits that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
