@@ -51,6 +51,7 @@ def _sources(broker: Broker, housekeeping: Housekeeping, started_ms: int) -> lis
         lambda reading: _groups(broker, reading),
         lambda reading: _subscriptions(broker, reading),
         _Once(lambda reading: _flushing(broker, reading)).add,
+        _Once(lambda reading: _damage(broker, reading)).add,
         lambda reading: _upkeep(housekeeping, reading),
     ]
 
@@ -80,11 +81,11 @@ def _whole(broker: Broker, reading: Reading, started_ms: int) -> None:
 class _LogTotals:
     """What is added up over all logs."""
 
-    __slots__ = ("damaged", "offline", "rebuilt", "refusing", "scanned_bytes", "torn", "unclean")
+    __slots__ = ("offline", "refusing", "scanned_bytes", "torn", "unclean")
 
     def __init__(self) -> None:
         self.offline = self.refusing = self.unclean = self.torn = 0
-        self.scanned_bytes = self.damaged = self.rebuilt = 0
+        self.scanned_bytes = 0
 
     def add(self, partition: Partition) -> None:
         failure = partition.failure or partition.log.failure
@@ -96,8 +97,6 @@ class _LogTotals:
                 self.unclean += 1
                 self.scanned_bytes += report.scanned_bytes
             self.torn += bool(report.torn)
-            self.damaged += len(report.damage)
-            self.rebuilt += len(report.rebuilt_indexes)
 
 
 def _topics(broker: Broker, reading: Reading) -> Iterator[None]:
@@ -127,8 +126,6 @@ def _topics(broker: Broker, reading: Reading) -> Iterator[None]:
     reading.add(known.RECOVERED_LOGS, totals.unclean)
     reading.add(known.RECOVERY_SCANNED, totals.scanned_bytes)
     reading.add(known.RECOVERY_TORN, totals.torn)
-    reading.add(known.DAMAGED_PLACES, totals.damaged)
-    reading.add(known.REBUILT_INDEXES, totals.rebuilt)
 
 
 def _log_figures(partition: Partition, reading: Reading, states: dict[SegmentState, int]) -> None:
@@ -141,6 +138,14 @@ def _log_figures(partition: Partition, reading: Reading, states: dict[SegmentSta
     reading.of(known.LOG_START).append((labels, log.start_offset))
     reading.of(known.LOG_END).append((labels, log.end_offset))
     reading.of(known.LOG_SIZE).append((labels, size_bytes))
+
+
+def _damage(broker: Broker, reading: Reading) -> None:
+    reports = broker.topics.reports
+    reading.add(known.DAMAGED_PLACES, sum(len(report.damage) for report in reports))
+    reading.add(known.REPAIRED_PLACES, sum(len(report.repaired) for report in reports))
+    reading.add(known.COPIES_BEHIND, sum(bool(report.copy_failure) for report in reports))
+    reading.add(known.REBUILT_INDEXES, sum(len(report.rebuilt_indexes) for report in reports))
 
 
 # Groups and queues

@@ -23,9 +23,9 @@ from millstream.storage.compaction_plan import (
     CompactionPlan,
     CompactionResult,
 )
-from millstream.storage.data_directory import DataDirectory, remove_tree
+from millstream.storage.data_directory import DataDirectory
 from millstream.storage.file_remover import FileRemover
-from millstream.storage.filesystem import Filesystem
+from millstream.storage.filesystem import Filesystem, remove_tree
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
 from millstream.telemetry.histogram import Histogram
@@ -154,8 +154,9 @@ class Housekeeping:
                 continue
             try:
                 await self._expire(log)
-                if not log.is_closed:
-                    await self._compact(log)
+                for each in (log, *log.copies()):
+                    if not each.is_closed:
+                        await self._compact(each)
             except (MillstreamError, OSError) as error:
                 _log.error("%(log)s: upkeep failed: %(error)s", {"log": log.name, "error": error})
             except Exception:  # Outer edge: what is wrong with one log is no matter for the others.

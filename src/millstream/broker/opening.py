@@ -28,7 +28,7 @@ from millstream.settings.storage import StorageSettings
 from millstream.storage.data_directory import DataDirectory, TopicLogs
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.local_log import LocalLog
-from millstream.storage.log_walk import sound_batches
+from millstream.storage.log_walk import batches_of
 
 _INTERNAL_DEFAULTS = LogSettings()
 
@@ -120,6 +120,6 @@ def defaults_of(topic: str, defaults: LogSettings) -> LogSettings:
 
 
 def _entries(log: LocalLog, limit_bytes: int) -> Iterator[tuple[bytes, bytes | None]]:
-    for _, batch in sound_batches(log, log.start_offset):
+    for _, batch in batches_of(log, log.start_offset):
         for record in records_of(batch, limit_bytes=limit_bytes):
             yield bytes(record.key or b""), None if record.value is None else bytes(record.value)

@@ -48,6 +48,8 @@ def _log_report(report: RecoveryReport, *, is_alone: bool) -> None:
         _log.warning("%(log)s: set aside what lay behind the cut: %(path)s", {**name, "path": path})
     for damage in report.damage:
         _log.error("%(log)s: DAMAGE: %(damage)s", {**name, "damage": str(damage)})
+    for repair in report.repaired:
+        _log.error("%(log)s: REPAIRED: %(repair)s", {**name, "repair": repair})
     for note in report.notes:
         _log.info("%(log)s: %(note)s", {**name, "note": note})
     for path in report.rebuilt_indexes if is_alone else ():

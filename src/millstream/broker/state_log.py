@@ -17,7 +17,7 @@ from millstream.clock import Clock
 from millstream.errors import MillstreamError
 from millstream.records import ControlType, Record, build, parse_control, records_of
 from millstream.storage.flusher import Flusher
-from millstream.storage.log_walk import sound_batches
+from millstream.storage.log_walk import batches_of
 from millstream.storage.partition_log import PartitionLog
 
 Entry = tuple[bytes, bytes | None]
@@ -60,13 +60,13 @@ class StateLog:
         return self._log.end_offset
 
     def replay(self) -> Iterator[Record]:
-        """Everything in the log that can be read, oldest first; damage is in the log's report."""
+        """Everything in the log, oldest first. Raises CorruptData."""
         for batch in self.batches():
             yield from batch.records
 
     def batches(self) -> Iterator[StoredBatch]:
         """The same, with what is known of transactions."""
-        for header, batch in sound_batches(self._log, self._log.start_offset):
+        for header, batch in batches_of(self._log, self._log.start_offset):
             if header.is_control:
                 is_commit = parse_control(batch).kind is ControlType.COMMIT
                 producer = TransactionalProducer(header.producer_id, header.producer_epoch)

@@ -40,6 +40,7 @@ from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from millstream.storage.recovery import RecoveryReport
 from millstream.telemetry.traffic import Totals, Traffic
 
 _log = logging.getLogger(__name__)
@@ -161,6 +162,11 @@ class Topics:
     @property
     def data_path(self) -> str:
         return self._directory.path
+
+    @property
+    def reports(self) -> list[RecoveryReport]:
+        """What opening each log found, and what was found since, the broker's own included."""
+        return self._directory.reports
 
     @property
     def settings(self) -> TopicSettings:

@@ -92,6 +92,8 @@
     │   ├── AnswerLost           it may have happened or not; look before you repeat it
     │   └── TimedOut             it took longer than the caller would wait
     ├── CorruptData              stored bytes are damaged; restore them or skip them
+    │   ├── RecordsDamaged       some records of a log are; continue behind them
+    │   └── StateDamaged         both copies of the broker's own state are; repair them
     └── StorageFailure           the disk broke a promise; the partition has stopped
 
 Errors carry data. The message that a person reads is made from it in `__str__`, and
@@ -188,6 +190,8 @@ from millstream.errors.storage import (
     CorruptData,
     DirectoryLocked,
     DiskFull,
+    RecordsDamaged,
+    StateDamaged,
     StorageFailure,
     TooManyFiles,
 )
@@ -272,10 +276,12 @@ __all__ = [
     "QueryUnnamed",
     "ReadStalled",
     "RebalanceInProgress",
+    "RecordsDamaged",
     "RefusedByBroker",
     "SparkLost",
     "SparkRefused",
     "StaleMember",
+    "StateDamaged",
     "StorageFailure",
     "SubscribedGroup",
     "SubscriptionConflict",

@@ -52,9 +52,41 @@ class CorruptData(MillstreamError):
     position: int
     reason: str
     next_offset: int = -1
+    offset: int = -1
+    """The first offset that cannot be read."""
+    end_position: int = -1
 
     def __str__(self) -> str:
         return f"{self.path} is damaged at byte {self.position}: {self.reason}"
+
+
+class RecordsDamaged(CorruptData):
+    """What clients are told of damage: where it is in the log, and nothing of the files."""
+
+    def __init__(self, *, log: str, offset: int, next_offset: int, reason: str) -> None:
+        super().__init__(
+            path=log, position=-1, reason=reason, offset=offset, next_offset=next_offset
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"the records of {self.path} from offset {self.offset} are damaged on disk "
+            f"({self.reason}): continue at offset {self.next_offset}"
+        )
+
+
+class StateDamaged(CorruptData):
+    """Both copies of the broker's own state are damaged, so that it cannot be known."""
+
+    def __init__(self, *, log: str, places: tuple[str, ...]) -> None:
+        super().__init__(path=log, position=0, reason="; ".join(places))
+        self.places = places
+
+    def __str__(self) -> str:
+        return (
+            f"both copies of {self.path} are damaged: {self.reason}. Restore the data directory "
+            "from a backup, or run `millstream segment repair` to go on with what is left"
+        )
 
 
 @dataclass(eq=False, kw_only=True)

@@ -42,6 +42,8 @@ class ActiveSegment:
         self._trusted_from = trusted_from
         self._writer: SegmentWriter | None = None
         self.segment = segment
+        self.is_unsynced = False
+        """Whether closing idle files changed them after their last sync."""
         self._begun_ms: int | None = None
 
     @property
@@ -126,7 +128,7 @@ class ActiveSegment:
     def rest(self) -> None:
         """Let go of the files until they are needed again. Raises OSError."""
         if self._writer is not None:
-            self._writer.pause()
+            self.is_unsynced |= self._writer.pause()
             self.segment.max_timestamp_ms = self._writer.max_timestamp_ms
             self._trusted_from = self.segment.size
             self.close()

@@ -74,6 +74,8 @@ class ClosedSegments:
             raise CorruptData(
                 path=segment.log_path,
                 position=0,
+                end_position=segment.size,
+                offset=segment.base_offset,
                 reason=f"it has no sound batch ({damage})",
                 next_offset=segment.next_offset,
             ) from damage

@@ -30,11 +30,12 @@ from millstream.errors import (
     StorageFailure,
 )
 from millstream.settings.log import LogSettings
-from millstream.settings.names import check_topic_name, is_topic_name
+from millstream.settings.names import check_topic_name, is_internal_topic, is_topic_name
 from millstream.settings.storage import StorageSettings
 from millstream.storage.checkpoint import CheckpointFile, Checkpoints, CheckpointWrite
-from millstream.storage.filesystem import Filesystem
+from millstream.storage.filesystem import Filesystem, remove_tree
 from millstream.storage.local_log import LocalLog
+from millstream.storage.mirrored_log import MirroredLog, copy_name
 from millstream.storage.recovery import LogCheckpoint, RecoveryReport, directories_of
 from millstream.storage.segment_cache import SegmentCache
 
@@ -137,7 +138,8 @@ class DataDirectory:
             else:
                 self._broken[name] = opened
                 self._notes.append(f"{name} cannot be opened: {opened}")
-        self._unopened = {n: c for n, c in self._unopened.items() if n in self._broken}
+        broken = {*self._broken, *map(copy_name, self._broken)}
+        self._unopened = {n: c for n, c in self._unopened.items() if n in broken}
         self._known = {}
 
     def _found(self) -> Iterator[str]:
@@ -150,15 +152,23 @@ class DataDirectory:
                 if partition.isascii() and partition.isdigit() and str(int(partition)) == partition:
                     yield f"{topic}/{partition}"
 
-    def _open(self, name: str, settings: LogSettings, known: LogCheckpoint | None) -> LocalLog:
-        return LocalLog(
+    def _open(self, name: str, settings: LogSettings) -> LocalLog:
+        open_log: Callable[..., LocalLog] = LocalLog
+        if is_internal_topic(name.rpartition("/")[0]):
+            open_log = partial(
+                MirroredLog,
+                copy_directory=os.path.join(self._path, "copies", name),
+                damaged_directory=os.path.join(self._path, "damaged"),
+                copy_checkpoint=self._known.get(copy_name(name)),
+            )
+        return open_log(
             self._filesystem,
             self._directory_of(name),
             name=name,
             settings=settings,
             clock=self._clock,
             cache=self._cache,
-            checkpoint=known,
+            checkpoint=self._known.get(name),
             max_decompressed_bytes=self._storage.max_decompressed_bytes,
             before_truncate=self._checkpoint_now,
         )
@@ -167,15 +177,16 @@ class DataDirectory:
         logs = expected.get(name.rpartition("/")[0])
         settings = logs.settings if logs else self._defaults
         try:
-            return self._open(name, settings, self._known.get(name))
+            return self._open(name, settings)
         except (CorruptData, OSError) as error:
             return _as_failure(error, self._directory_of(name))
 
     def open_first(self, topic: str, settings: LogSettings) -> LocalLog:
         """For a survey: the only log of a topic, before all others. Raises CorruptData, OSError."""
         name = f"{topic}/0"
-        log = self._logs[name] = self._open(name, settings, self._known.get(name))
-        self._unopened.pop(name, None)
+        log = self._logs[name] = self._open(name, settings)
+        for each in (name, copy_name(name)):
+            self._unopened.pop(each, None)
         return log
 
     @property
@@ -185,7 +196,7 @@ class DataDirectory:
     @property
     def reports(self) -> list[RecoveryReport]:
         """What opening each log found, in the order of their names."""
-        return [log.report for log in self._logs.values()]
+        return [log.report for log in (*self._logs.values(), *self.copies())]
 
     def take_notes(self) -> list[str]:
         """What people should know of the directory itself, told once."""
@@ -194,6 +205,10 @@ class DataDirectory:
 
     def logs(self) -> Iterator[LocalLog]:
         return iter(self._logs.values())
+
+    def copies(self) -> Iterator[LocalLog]:
+        """The second copies of the logs that hold the broker's own state."""
+        return (copy for log in self._logs.values() for copy in log.copies())
 
     def log(self, topic: str, partition: int) -> LocalLog:
         """Raises NotFound, or what kept the log from being opened."""
@@ -238,7 +253,7 @@ class DataDirectory:
         """
         check_topic_name(topic)
         try:
-            return [self._open(f"{topic}/{number}", settings, None) for number in numbers]
+            return [self._open(f"{topic}/{number}", settings) for number in numbers]
         except (CorruptData, OSError) as error:
             raise _as_failure(error, self._directory_of(topic)) from error
 
@@ -278,7 +293,8 @@ class DataDirectory:
 
     def prepare_checkpoint(self) -> CheckpointWrite | None:
         """The blocking work of writing down what is durable now; None when nothing changed."""
-        checkpoints = {name: log.checkpoint() for name, log in self._logs.items()}
+        logs = (*self._logs.values(), *self.copies())
+        checkpoints = {log.name: log.checkpoint() for log in logs}
         return self._checkpoint.prepare(self._unopened | checkpoints)
 
     def close(self) -> None:
@@ -328,15 +344,6 @@ class TopicRemoval:
             self.filesystem.sync_directory(directory)
         # Last, because a full disk has no room for it: what is deleted there must give room.
         self.checkpoint.run()
-
-
-def remove_tree(filesystem: Filesystem, path: str) -> None:
-    """Remove a directory with all that is in it. Raises OSError."""
-    for name in filesystem.sizes(path):
-        filesystem.remove(os.path.join(path, name))
-    for name in filesystem.directories(path):
-        remove_tree(filesystem, os.path.join(path, name))
-    filesystem.remove_directory(path)
 
 
 def _each(

@@ -292,7 +292,7 @@ def write_atomically(filesystem: Filesystem, path: str, content: bytes) -> None:
 
 
 def replace_content(
-    filesystem: Filesystem, path: str, content: bytes, *, sync: bool = False
+    filesystem: Filesystem, path: str, content: Buffer, *, sync: bool = False
 ) -> None:
     """Write a whole file in place. A crash leaves anything, unless it comes after a sync."""
     file = filesystem.open(path, create=True)
@@ -324,3 +324,12 @@ def read_whole(filesystem: Filesystem, path: str) -> bytes | None:
         return file.read(0, file.size())
     finally:
         file.close()
+
+
+def remove_tree(filesystem: Filesystem, path: str) -> None:
+    """Remove a directory with all that is in it. Raises OSError."""
+    for name in filesystem.sizes(path):
+        filesystem.remove(os.path.join(path, name))
+    for name in filesystem.directories(path):
+        remove_tree(filesystem, os.path.join(path, name))
+    filesystem.remove_directory(path)

@@ -45,10 +45,12 @@ class GrowingFile:
             raise
         self.size = end
 
-    def cut(self) -> None:
-        """End the file where the writing ended."""
+    def cut(self) -> bool:
+        """End the file where the writing ended; whether that changed it."""
+        is_longer = self._extent != self.size
         self._file.resize(self.size)
         self._extent = self.size
+        return is_longer
 
     def view(self) -> memoryview:
         """A mapping of at least what has been written so far."""

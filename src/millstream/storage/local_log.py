@@ -9,13 +9,16 @@ the log for good; see `log_health`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from millstream.clock import Clock
 from millstream.errors import (
     Conflict,
+    CorruptData,
     MillstreamError,
     OffsetOutOfRange,
+    RecordsDamaged,
     StorageFailure,
     Unavailable,
 )
@@ -29,6 +32,7 @@ from millstream.storage.filesystem import TOO_MANY_FILES, Filesystem
 from millstream.storage.log_health import LogHealth
 from millstream.storage.log_start import settled_log_start, write_log_start
 from millstream.storage.log_sync import LogSync, SyncState
+from millstream.storage.log_walk import damage_in
 from millstream.storage.partition_log import SyncTask, TimedOffset
 from millstream.storage.producer_replay import restore_producers
 from millstream.storage.recovery import (
@@ -41,8 +45,11 @@ from millstream.storage.retention import is_too_old, past_retention
 from millstream.storage.segment import Segment, SegmentState, new_segment, rename_deleted
 from millstream.storage.segment_cache import SegmentCache
 from millstream.storage.segment_chain import SegmentChain
+from millstream.storage.segment_scan import Damage
 from millstream.storage.time_search import first_in_chain, first_of_largest
 from millstream.storage.truncation import Cut, drop_from, find_cut
+
+_log = logging.getLogger(__name__)
 
 # A full segment holds three open files until it is synced. Past this many, appends wait for it.
 _MAX_FULL_SEGMENTS = 8
@@ -170,6 +177,10 @@ class LocalLog:
         """What opening the log found, and what had to be mended since."""
         return self._closed_segments.report
 
+    def copies(self) -> tuple[LocalLog, ...]:
+        """Further logs that hold the same records; see `mirrored_log`."""
+        return ()
+
     def segments(self) -> tuple[Segment, ...]:
         """All segments, oldest first."""
         return tuple(self._chain.segments)
@@ -281,7 +292,37 @@ class LocalLog:
             self._health.raise_if_stopped()
         if not self._start_offset <= offset <= self._end_offset:
             raise self._out_of_range(offset, self._end_offset)
-        return self._chain.read(offset, max_bytes, below=below)
+        try:
+            return self._chain.read(offset, max_bytes, below=below)
+        except CorruptData as damage:
+            if (found := self._note(damage)) is not None:
+                _log.error("%(log)s: DAMAGE: %(damage)s", {"log": self._name, "damage": found})
+            # Clients are told where to go on, and nothing of the broker's files.
+            raise RecordsDamaged(
+                log=self._name, offset=offset, next_offset=damage.next_offset, reason=damage.reason
+            ) from damage
+
+    def prove(self) -> list[Damage]:
+        """Read every batch; returns all that is damaged, which the report then tells."""
+        for damage in damage_in(self._chain, self._start_offset):
+            self._note(damage)
+        return self.report.damage
+
+    def _note(self, damage: CorruptData) -> Damage | None:
+        """Add damage to the report; None when it was there."""
+        known = self.report.damage
+        if any(each.path == damage.path and each.covers(damage.position) for each in known):
+            return None
+        found = Damage(
+            path=damage.path,
+            position=damage.position,
+            end_position=damage.end_position,
+            offset=damage.offset,
+            end_offset=damage.next_offset,
+            reason=damage.reason,
+        )
+        known.append(found)
+        return found
 
     def count_messages(self, view: memoryview | bytes) -> int:
         """How many messages there are in what was read just now; markers are none."""
@@ -380,7 +421,8 @@ class LocalLog:
 
     def _pause(self) -> None:
         try:
-            writer = self._chain.active.open_writer()
+            active = self._chain.active
+            writer = active.writer() if active.is_unsynced else active.open_writer()
             if writer is not None:
                 writer.pause()
             self.sync()

@@ -90,6 +90,11 @@ class RecoveryReport:
     torn: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
+    """What cannot be read, found when the log was opened or since."""
+    repaired: list[str] = field(default_factory=list)
+    """Damage of the broker's own state that another copy made good."""
+    copy_failure: str = ""
+    """Why one of two copies is behind until the next start; empty while they are equal."""
     rebuilt_indexes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -105,8 +110,18 @@ class RecoveryReport:
             *(f"{self.log}: cut a torn tail: {what}" for what in self.torn),
             *(f"{self.log}: set aside what lay behind the cut: {path}" for path in self.set_aside),
             *(f"{self.log}: DAMAGE: {damage}" for damage in self.damage),
+            *(f"{self.log}: REPAIRED: {repair}" for repair in self.repaired),
             *(f"{self.log}: {note}" for note in self.notes),
         ]
+
+    def take_over(self, before: RecoveryReport) -> None:
+        """Add what was found in the files that were here before."""
+        self.clean = before.clean
+        self.scanned_bytes, self.batches = before.scanned_bytes, before.batches
+        self.torn += before.torn
+        self.set_aside += before.set_aside
+        self.rebuilt_indexes += before.rebuilt_indexes
+        self.notes += before.notes
 
     def _summary(self) -> str:
         return (
@@ -241,8 +256,15 @@ class _Recovery:
     def _first_segment(self) -> Segment:
         """A log without segments begins where it is known to have reached, never before."""
         if self._recovery_point:
-            self._report.notes.append(
-                f"all segments are missing; goes on at offset {self._recovery_point}"
+            self._report.damage.append(
+                Damage(
+                    path=self._directory,
+                    position=0,
+                    end_position=0,
+                    offset=0,
+                    end_offset=self._recovery_point,
+                    reason="all segments are missing",
+                )
             )
             # That they are must last, if their removal was not synced.
             self._filesystem.sync_directory(self._directory)

@@ -129,6 +129,7 @@ class SegmentReader:
             raise CorruptData(
                 path=self._path,
                 position=self.size,
+                offset=self._next_offset,
                 reason=f"a segment with offsets {self._next_offset} to {self._limit_offset - 1}"
                 " is missing behind it",
                 next_offset=self._limit_offset,
@@ -200,7 +201,9 @@ class SegmentReader:
             raise CorruptData(
                 path=self._path,
                 position=damaged.position,
+                end_position=found.position,
                 reason=reason,
+                offset=damaged.offset,
                 next_offset=found.offset,
             )
         return found

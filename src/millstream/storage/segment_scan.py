@@ -38,6 +38,9 @@ class Damage:
     end_offset: int
     reason: str
 
+    def covers(self, position: int) -> bool:
+        return self.position <= position < max(self.end_position, self.position + 1)
+
     def __str__(self) -> str:
         return (
             f"{self.path}: bytes {self.position} to {self.end_position} are damaged "

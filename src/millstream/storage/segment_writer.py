@@ -205,12 +205,15 @@ class SegmentWriter:
         self.segment.max_timestamp_ms = self.max_timestamp_ms
         self._log.cut()
 
-    def pause(self) -> None:
-        """Bring the files to a state from which `resume` can go on. Raises OSError."""
+    def pause(self) -> bool:
+        """Bring the files to a state from which `resume` can go on. Raises OSError.
+
+        Whether that changed the record file, as it does after an append.
+        """
         self._indexes.seal_times(self.segment.next_offset)
         self._time_index.flush()
         self._index.flush()
-        self._log.cut()
+        return self._log.cut()
 
     def sync_records(self) -> None:
         """Return when the records are on the disk. Any thread. Raises OSError."""

@@ -150,7 +150,17 @@ RECOVERY_TORN = _gauge(
     "millstream_recovery_torn_logs", "", "Logs whose end was cut off at the start, torn by a crash."
 )
 DAMAGED_PLACES = _gauge(
-    "millstream_log_damaged_places", "", "Places in logs that were found to be damaged."
+    "millstream_log_damaged_places", "", "Places in logs that are damaged and cannot be read."
+)
+REPAIRED_PLACES = _gauge(
+    "millstream_log_repaired_places",
+    "",
+    "Damaged places in the broker's own topics that the start repaired from the other copy.",
+)
+COPIES_BEHIND = _gauge(
+    "millstream_log_copies_behind",
+    "",
+    "Topics of the broker's own whose second copy could not be written.",
 )
 REBUILT_INDEXES = _gauge(
     "millstream_log_rebuilt_indexes", "", "Indexes that were missing or damaged and written anew."

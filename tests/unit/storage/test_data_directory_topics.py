@@ -12,8 +12,8 @@ from millstream.errors import CorruptData, DirectoryLocked, InvalidName, NotFoun
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
 from millstream.storage.checkpoint import CheckpointFile
-from millstream.storage.data_directory import DataDirectory, TopicLogs, remove_tree
-from millstream.storage.filesystem import Filesystem, LocalFilesystem
+from millstream.storage.data_directory import DataDirectory, TopicLogs
+from millstream.storage.filesystem import Filesystem, LocalFilesystem, remove_tree
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of, values_of

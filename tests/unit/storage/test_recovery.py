@@ -298,7 +298,8 @@ def test_log_whose_segments_are_all_gone_goes_on_where_it_was(tmp_path: Path) ->
     directory = LogDirectory(tmp_path)
     log = directory.open(LogCheckpoint(41))
     assert (log.start_offset, log.end_offset) == (41, 41)
-    assert any("all segments are missing" in note for note in log.report.notes)
+    [damage] = log.report.damage
+    assert damage.reason == "all segments are missing"
     assert append(log, batch_of(b"a")) == [41]
     log.close()
 

@@ -365,6 +365,8 @@ class Health(BaseModel):
     status: Literal["ok", "starting", "degraded"]
     message: str
     version: str
+    damage: list[str] = []
+    """Damaged places in stored data, by file and position; also those that were repaired."""
 
 
 class Liveness(BaseModel):

@@ -21,7 +21,7 @@ from millstream.gateways.http.dashboard.pulse import Pulse
 from millstream.gateways.http.dashboard.topic_figures import TopicFigures
 from millstream.gateways.http.excerpt import excerpt
 from millstream.gateways.http.routes import groups, queues, topics
-from millstream.gateways.http.routes.health import troubles_of
+from millstream.gateways.http.routes.health import damage_of, troubles_of
 from millstream.groups.classic_description import GroupListing
 
 PULSE = "pulse"
@@ -77,6 +77,7 @@ class Views:
         found = await self._figures.look(no_older_than_s=_TABLE_S / 2)
         shown = [each for each in found.values() if not each.is_internal]
         by_rate = sorted(found.items(), key=lambda item: (-item[1].rate, -item[1].end_offsets))
+        damage = damage_of(self._context)
         doors: dict[str, int] = {}
         for door, _ in broker.connections.all():
             doors[door] = doors.get(door, 0) + 1
@@ -94,7 +95,11 @@ class Views:
             "groups": len(broker.groups.list()),
             "queues": len(broker.subscriptions.list()),
             "connections": doors,
-            "troubles": troubles_of(self._context),
+            "troubles": [
+                *troubles_of(self._context),
+                *damage.unresolved,
+                *damage.repaired,
+            ],
         }
 
     async def _topics(self) -> Rows:

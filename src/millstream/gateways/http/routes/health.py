@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import NamedTuple
+
 import orjson
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -27,9 +30,14 @@ async def health(request: Request) -> Health:
     reasons = troubles_of(context)
     if not context.has_started:
         return Health(status="starting", message=reasons[0], version=__version__)
+    damage = damage_of(context)
+    reasons += damage.unresolved
+    found = [*damage.unresolved, *damage.repaired]
     if reasons:
-        return Health(status="degraded", message="; ".join(reasons), version=__version__)
-    return Health(status="ok", message="Millstream is running", version=__version__)
+        message = "; ".join(reasons)
+        return Health(status="degraded", message=message, version=__version__, damage=found)
+    message = "Millstream is running"
+    return Health(status="ok", message=message, version=__version__, damage=found)
 
 
 @router.get("/health/live", summary="Whether the broker lives")
@@ -51,6 +59,28 @@ async def ready(request: Request) -> Response:
     answer = {"status": "not ready" if reasons else "ready", "reasons": reasons}
     status = 503 if reasons else 200
     return Response(orjson.dumps(answer), status, media_type="application/json")
+
+
+class DamageFound(NamedTuple):
+    """Damage in stored data, for people."""
+
+    unresolved: list[str]
+    repaired: list[str]
+
+
+def damage_of(context: Context) -> DamageFound:
+    """What is damaged, by files named from the data directory on."""
+    if not context.has_started:
+        return DamageFound([], [])
+    topics = context.broker.topics
+    root = os.path.join(topics.data_path, "")
+    unresolved, repaired = [], []
+    for report in topics.reports:
+        unresolved += [f"{report.log}: {each}".replace(root, "") for each in report.damage]
+        repaired += [f"{report.log}: {each}".replace(root, "") for each in report.repaired]
+        if report.copy_failure:
+            unresolved.append(f"{report.log}: its second copy is behind: {report.copy_failure}")
+    return DamageFound(unresolved[:_MOST_REASONS], repaired[:_MOST_REASONS])
 
 
 def troubles_of(context: Context) -> list[str]:
