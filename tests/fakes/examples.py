@@ -10,7 +10,7 @@ from hypothesis import settings
 _FEW = 50
 _MANY = 1000
 
-# A slow machine is no failure, so that there is no deadline.
+# No deadline: a slow machine is not a failure.
 settings.register_profile("same", max_examples=_FEW, derandomize=True, deadline=None)
 settings.register_profile("random", max_examples=_MANY, deadline=None)
 settings.load_profile("same")
