@@ -49,9 +49,10 @@ test: $(DEV_READY) ## Run the fast tests: deterministic ones, and each protocol 
 	@$(PREPARE_TESTS) $(TEST_PROGRAMS)
 	@$(PYTEST) $(ARGS)
 
-test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, the browser, documents
+test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, documents, random examples
 	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
-	@$(PYTEST) -m "system and not kafka and not torture" $(ARGS)
+	@$(PYTEST) -m "(system or hypothesis) and not kafka and not torture" \
+		--hypothesis-profile others $(ARGS)
 
 test-kafka: $(DEV_READY) ## Run the comparisons with Apache Kafka, after make peers
 	@$(PYTEST) -m kafka $(ARGS)
