@@ -49,9 +49,10 @@ test: $(DEV_READY) ## Run the fast tests: deterministic ones, and each protocol 
 	@$(PREPARE_TESTS) $(TEST_PROGRAMS)
 	@$(PYTEST) $(ARGS)
 
-test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, the browser, documents
+test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, documents, random examples
 	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
-	@$(PYTEST) -m "system and not kafka and not torture" $(ARGS)
+	@$(PYTEST) -m "(system or hypothesis) and not kafka and not torture" \
+		--hypothesis-profile others $(ARGS)
 
 test-kafka: $(DEV_READY) ## Run the comparisons with Apache Kafka, after make peers
 	@$(PYTEST) -m kafka $(ARGS)
@@ -61,6 +62,7 @@ torture: $(DEV_READY) ## Run the long crash tests, and the properties on random 
 	@$(BIN)/pytest -m "torture or hypothesis" --hypothesis-profile random --timeout 0 $(ARGS)
 
 coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
+	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
 	@$(PYTEST) -m "not kafka and not torture" --cov $(ARGS)
 
 check: $(DEV_READY) ## Check format, lint, types, import rules and tidiness
@@ -77,7 +79,7 @@ format: $(DEV_READY) ## Format the code and fix what can be fixed
 bench: $(DEV_READY) ## Run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-peers: $(DEV_READY) ## Bring the servers that the benchmarks compare with
+peers: $(DEV_READY) ## Install the servers that the benchmarks compare with
 	@scripts/peers.sh .peers
 
 check-bare: ## Run make demo and make test on a bare Debian that is made for it (as root)

@@ -25,7 +25,11 @@ has_venv() {
 install() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
     echo "Installing $1 with apt-get"
-    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "$1"; } >/dev/null 2>&1
+    # A machine that was just started may be updating itself.
+    {
+        apt-get update &&
+            DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y "$1"
+    } >/dev/null 2>&1
 }
 
 python=

@@ -221,11 +221,11 @@ def _check_and_draw(home: Path, sent: list[shop.Event]) -> bool:
     say("\n[bold]The result, read back in full after a restart of the broker[/]")
     checks = [
         _check(f"orders produced {len(orders):,}, in the table {len(in_table):,}: none lost", lost),
-        _check("none twice", twice),
+        _check("no duplicates", twice),
         _check("none that was not sent", strange),
         _check(f"malformed {bad:,}, in {LETTERS} {reasons.total():,}", bad - reasons.total()),
         _check(
-            f"revenue {total:,} in {len(revenue)} windows of {REVENUE}, each told once",
+            f"revenue {total:,} in {len(revenue)} windows of {REVENUE}, each reported once",
             sorted(revenue) != sorted(expected.items()),
         ),
     ]

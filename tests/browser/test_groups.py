@@ -9,8 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PATIENCE_S, Watch
+from tests.browser.conftest import Watch
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -52,7 +53,7 @@ def member(
         }
     )
     consumer.subscribe([topic])
-    read = consumer.consume(10, timeout=PATIENCE_S)
+    read = consumer.consume(10, timeout=HANG_S)
     assert len(read) == 10
     consumer.commit(asynchronous=False)
     yield consumer

@@ -9,8 +9,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import PATIENCE_S, Watch, open_page
+from tests.browser.conftest import Watch, open_page
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -57,7 +58,7 @@ def test_connections_of_all_doors_are_shown(page: Page, broker: BrokerProcess) -
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.address, "client.id": "the-miller"}
     )
-    producer.list_topics(timeout=PATIENCE_S)
+    producer.list_topics(timeout=HANG_S)
     page.goto("/#/connections")
     row = page.locator(".list-row", has_text="the-miller").first
     expect(row).to_contain_text("kafka")

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import ANY_PORT, Watch, open_page
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -64,7 +65,7 @@ def test_new_broker_says_what_to_do_first(chromium: Browser, tmp_path: Path) -> 
         page.get_by_role("dialog").get_by_role("button", name="Create topic").click()
         expect(page.locator("h1")).to_contain_text("first")
         expect(page.locator(".empty h2")).to_have_text("No messages yet")
-        assert httpx.get(f"{broker.url}/topics/first").json()["partitions"] == 1
+        assert httpx.get(f"{broker.url}/topics/first", timeout=HANG_S).json()["partitions"] == 1
         page.goto("/")
         expect(page.locator(".health")).to_have_text("All is well")
         broker.kill()

@@ -10,8 +10,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ANY_PORT, PATIENCE_S, Watch, open_page
+from tests.browser.conftest import ANY_PORT, Watch, open_page
 from tests.clients.broker_process import BrokerProcess
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -24,7 +25,7 @@ def crowded(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A broker with a thousand topics."""
     with BrokerProcess(tmp_path_factory.mktemp("crowded"), http=ANY_PORT) as broker:
         with (
-            httpx.Client(base_url=broker.url, timeout=PATIENCE_S) as web,
+            httpx.Client(base_url=broker.url, timeout=HANG_S) as web,
             ThreadPoolExecutor(16) as pool,
         ):
             made = pool.map(lambda n: web.put(f"/topics/topic-{n:04}", json={}), range(MANY))

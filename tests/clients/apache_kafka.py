@@ -14,9 +14,8 @@ import pytest
 
 from millstream.client.kafka import Cluster
 from millstream.errors import Unavailable
-from tests.clients.broker_process import ROOT
 from tests.fakes.certificate import make_certificate
-from tests.fakes.child_process import ChildProcess
+from tests.fakes.child_process import ROOT, ChildProcess
 from tests.fakes.patience import wait_until
 from tests.fakes.ports import fixed_port
 

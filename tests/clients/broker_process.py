@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from tests.fakes.child_process import ROOT, ChildProcess
+from tests.fakes.child_process import ChildProcess
 from tests.fakes.ports import fixed_port
-
-__all__ = ["ROOT", "BrokerProcess", "fixed_port"]
 
 # Many tests send messages of long ago. A test that is slow would find them deleted, and the broker
 # warning of it.

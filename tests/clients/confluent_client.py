@@ -370,11 +370,3 @@ def _refused(error: KafkaException) -> Refused:
 def _refused_by(error: KafkaError) -> Refused:
     code = PRODUCER_FENCED if error.code() == KafkaError._FENCED else error.code()
     return Refused(code, str(error))
-
-
-def wait_for_assignment(consumer: ConfluentConsumer, count: int) -> None:
-    """Poll, for records that are not there, until so many partitions are assigned."""
-    deadline = time.monotonic() + HANG_S
-    while len(consumer.assignment()) != count:
-        assert consumer.poll() == []
-        assert time.monotonic() < deadline, f"has {consumer.assignment()}"

@@ -25,10 +25,10 @@ from playwright.sync_api import sync_playwright
 from millstream.settings.loader import load
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.documents import ROOT, Block, with_addresses
+from tests.fakes.patience import HANG_S
 from tests.fakes.programs import chromium_path
 
 STAND_INS = ROOT / "tests" / "documents" / "stand_ins.sh"
-PATIENCE_S = 300
 _FOR_JAVASCRIPT = "for JavaScript"
 _DATA = "/var/lib/millstream"
 
@@ -80,7 +80,7 @@ class PageRun:
             env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=HANG_S,
             check=False,
         )
         assert tested.returncode == 0, tested.stdout + tested.stderr
@@ -111,7 +111,7 @@ class PageRun:
             },
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=HANG_S,
             check=False,
         )
         self.said += ran.stdout
@@ -154,7 +154,7 @@ class PageRun:
             page.on("pageerror", lambda error: errors.append(str(error)))
             page.goto(f"{self.broker.url}/openapi.json")
             page.add_script_tag(content=text)
-            deadline = time.monotonic() + PATIENCE_S
+            deadline = time.monotonic() + HANG_S
             while not any(line.endswith(_FOR_JAVASCRIPT) for line in printed):
                 assert errors == []
                 assert time.monotonic() < deadline, f"it prints {printed}"
@@ -164,4 +164,4 @@ class PageRun:
 
     def _send(self, topic: str) -> None:
         url = f"{self.broker.url}/topics/{topic}/messages"
-        httpx.post(url, json={"value": _FOR_JAVASCRIPT}, timeout=PATIENCE_S).raise_for_status()
+        httpx.post(url, json={"value": _FOR_JAVASCRIPT}, timeout=HANG_S).raise_for_status()

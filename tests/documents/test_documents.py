@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.documents.page_run import PATIENCE_S, PageRun, programs_of
+from tests.documents.page_run import PageRun, programs_of
 from tests.fakes.documents import CODE, PAGES, ROOT, SHOWN, SPARK_PAGES, Block, blocks_of
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -85,12 +86,12 @@ def _new_broker(home: Path) -> BrokerProcess:
 def _send(broker: BrokerProcess, topic: str, values: list[str]) -> None:
     url = f"{broker.url}/topics/{topic}/messages"
     messages = [{"message": value} for value in values]
-    httpx.post(url, json=messages, timeout=PATIENCE_S).raise_for_status()
+    httpx.post(url, json=messages, timeout=HANG_S).raise_for_status()
 
 
 def _values(broker: BrokerProcess, topic: str) -> list[str]:
     url = f"{broker.url}/topics/{topic}/messages"
-    answer = httpx.get(url, params={"offset": 0}, timeout=PATIENCE_S)
+    answer = httpx.get(url, params={"offset": 0}, timeout=HANG_S)
     return [message["value"] for message in answer.json()["messages"]]
 
 

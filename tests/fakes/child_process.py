@@ -11,13 +11,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from tests.fakes.patience import HANG_S
 
 ROOT = Path(__file__).parents[2]
-_LAST_WORDS_S = 10.0
+# After the end of a program, for what is still in its pipes.
+LAST_WORDS_S = 60.0
 
 OnLine = Callable[[str], None]
 # A file, or one of the constants of subprocess. None shares the stream of the test process.
@@ -34,8 +36,8 @@ class Finished(NamedTuple):
 class ChildProcess:
     """Runs a command until it ends, is killed, or the block of the context manager is left.
 
-    `on_line` is called with each line of stdout as it comes, in the thread that reads it. A line
-    that a killed program did not finish is no line: only `finish` returns it.
+    `on_line` is called with each line of stdout as it comes, in the thread that reads it. An
+    unterminated last line is returned only by `finish` and `kill`.
     """
 
     def __init__(
@@ -93,7 +95,9 @@ class ChildProcess:
 
     def close_stdin(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        # What was not flushed cannot be written to a program that has ended.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
@@ -109,16 +113,19 @@ class ChildProcess:
         """End its input, and wait for its end."""
         self.close_stdin()
         if not self.ends_within(HANG_S):
-            self.kill()
+            self._end()
             raise AssertionError(self._report(f"has not ended for {HANG_S:.0f} s"))
         return self._result()
 
     def kill(self) -> Finished:
         """As `kill -9`, which does nothing to a process that has ended."""
+        self._end()
+        return self._result()
+
+    def _end(self) -> None:
         self._process.kill()
         self.close_stdin()
         self._process.wait()
-        return self._result()
 
     def _result(self) -> Finished:
         for name, pipe in (("stdout", self._stdout), ("stderr", self._stderr)):
@@ -130,7 +137,7 @@ class ChildProcess:
         line = self._take(pipe, name)
         if line is None:
             # The report is better with the exit code and the rest of stderr.
-            if self.ends_within(_LAST_WORDS_S):
+            if self.ends_within(LAST_WORDS_S):
                 self._stderr.join()
             raise AssertionError(self._report(f"has ended its {name}"))
         return line
@@ -179,10 +186,10 @@ class _PipeReader:
             return self._lines[self._taken - 1]
 
     def join(self) -> bool:
-        """Wait for the end of the pipe."""
+        """Wait for the end of the pipe, after that of the program."""
         if self._thread is None:
             return True
-        self._thread.join(HANG_S)
+        self._thread.join(LAST_WORDS_S)
         return not self._thread.is_alive()
 
     def rest(self) -> str:

@@ -64,6 +64,8 @@ class ConsumerPlay:
         self.any_group: AnyGroup | None = None
         self.records: list[object] = []
         self.answers: dict[int, Any] = {}
+        """Those that no test has taken yet."""
+        self._answered: set[int] = set()
         self._tickets = 0
 
     @property
@@ -240,4 +242,6 @@ class ConsumerPlay:
         self.any_group = outcome.group
         self.records = list(outcome.records)
         for reply in outcome.replies:
+            assert reply.ticket not in self._answered, "a ticket is answered once"
+            self._answered.add(reply.ticket)
             self.answers[reply.ticket] = reply.value

@@ -19,12 +19,15 @@ from millstream.broker.broker import Broker
 from millstream.gateways.kafka.listener import Door
 from millstream.settings.kafka import KafkaSettings
 from millstream.settings.loader import Settings
+from tests.fakes.patience import HANG_S
 from tests.fakes.wire_client import WireClient
 
 _Result = TypeVar("_Result")
 Runner = Callable[[Coroutine[Any, Any, None]], None]
 
-TIMEOUT_S = 120.0
+# Of a whole test, not of one event. Just below pytest's own limit, which cannot interrupt uvloop.
+RUN_S = 570.0
+_PAUSE_S = 0.001
 
 
 class OpenDoor:
@@ -81,20 +84,25 @@ async def open_door(
             await door.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something has happened."""
-    for _ in range(60_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it did not happen")
+async def until(condition: Callable[[], object], what: str = "") -> None:
+    """Let the loop turn until something has happened: `what`, or the condition itself."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + HANG_S
+    while not condition():
+        assert loop.time() < deadline_s, f"waited {HANG_S:.0f} s for {what or _place(condition)}"
+        await asyncio.sleep(_PAUSE_S)
 
 
-def run(main: Coroutine[Any, Any, _Result], *, timeout_s: float = TIMEOUT_S) -> _Result:
-    """Run on the event loop that the broker uses, for a bounded time."""
-    return uvloop.run(asyncio.wait_for(main, timeout_s))
+def _place(condition: Callable[[], object]) -> str:
+    code = getattr(condition, "__code__", None)
+    return f"the condition at {code.co_filename}:{code.co_firstlineno}" if code else f"{condition}"
+
+
+def run(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run on the event loop that the broker uses."""
+    return uvloop.run(asyncio.wait_for(main, RUN_S))
 
 
 def run_plainly(main: Coroutine[Any, Any, _Result]) -> _Result:
     """Run on the event loop that Python comes with."""
-    return asyncio.run(asyncio.wait_for(main, TIMEOUT_S))
+    return asyncio.run(main)

@@ -1,8 +1,8 @@
 """Programs that some tests need and pip cannot install, and a plugin of pytest that knows them.
 
 `@pytest.mark.needs("chromium")` marks a test that needs one. Where it is absent, the test is left
-out of the run, and a line at the start says how many tests are left out and what installs the
-program. With --all-programs such a test fails instead: continuous integration has every program.
+out of the run, and a line at the end says how many tests were left out and what installs the
+program. With --all-programs such a test fails instead.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import sys
 import sysconfig
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -51,7 +51,7 @@ def _runs(*command: str) -> bool:
             timeout=_CHECK_TIMEOUT_S,
             check=False,
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
 
@@ -148,14 +148,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not absent[item]]
-    config.stash[_COUNTS] = Counter(name for names in absent.values() for name in names)
+    needed = Counter(name for names in absent.values() for name in names)
+    config.stash[_LEFT_OUT] = LeftOut(len(left_out), needed)
     if report := getattr(config, "workerinput", {}).get(_REPORT):
-        _write_report(Path(report), config.stash[_COUNTS])
-
-
-def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
-    """Where tests run in this very process."""
-    return _told(config.stash.get(_COUNTS, Counter()))
+        _write_report(Path(report), config.stash[_LEFT_OUT])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -163,35 +159,35 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.fail(f"needs {', '.join(absent)}: {remedy(absent)}", pytrace=False)
 
 
-_COUNTS = pytest.StashKey[Counter[str]]()
+class LeftOut(NamedTuple):
+    tests: int
+    programs: Mapping[str, int]
+    """How many of the tests need each; a test may need several."""
+
+    def __str__(self) -> str:
+        tests = "1 test" if self.tests == 1 else f"{self.tests} tests"
+        names = ", ".join(f"{name} ({count})" for name, count in sorted(self.programs.items()))
+        return f"left out {tests} for want of {names}; to run them: {remedy(self.programs)}"
 
 
-def _told(counts: Counter[str]) -> str | None:
-    if not counts:
-        return None
-    names = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
-    return f"left out tests that need {names}; to run them: {remedy(counts)}"
+_LEFT_OUT = pytest.StashKey[LeftOut]()
 
 
 class _Controller:
-    """Prints the line where xdist runs the tests: its workers collect them, and cannot print."""
+    """Prints the line. Workers of xdist, which collect the tests and cannot print, report to it."""
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._is_told = False
 
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[_REPORT] = str(self._report)
 
-    def pytest_xdist_node_collection_finished(self, node: Any) -> None:
-        """The worker writes its report before it says that it has collected."""
-        if self._is_told or not self._report.exists():
-            return
-        self._is_told = True
-        if line := _told(Counter(json.loads(self._report.read_text()))):
-            reporter = node.config.pluginmanager.get_plugin("terminalreporter")
-            reporter.ensure_newline()
-            reporter.write_line(line)
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        left_out = config.stash.get(_LEFT_OUT, None)
+        if left_out is None and self._folder is not None and self._report.exists():
+            left_out = LeftOut(*json.loads(self._report.read_text()))
+        if left_out is not None and left_out.tests:
+            terminalreporter.write_line(str(left_out))
 
     def pytest_unconfigure(self) -> None:
         if self._folder is not None:
@@ -201,11 +197,11 @@ class _Controller:
     def _report(self) -> Path:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="absent-programs-")
-        return Path(self._folder.name, "counts.json")
+        return Path(self._folder.name, "left_out.json")
 
 
-def _write_report(path: Path, counts: Counter[str]) -> None:
+def _write_report(path: Path, left_out: LeftOut) -> None:
     """Workers collect the same tests, so that the last one to write changes nothing."""
     fresh = path.with_suffix(f".{os.getpid()}")
-    fresh.write_text(json.dumps(counts))
+    fresh.write_text(json.dumps(left_out))
     fresh.replace(path)

@@ -20,8 +20,7 @@ from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from millstream.settings.loader import Settings
 from tests.clients.broker_process import BrokerProcess
-
-PATIENCE_S = 120.0
+from tests.fakes.patience import HANG_S
 
 
 class SocketClient:
@@ -36,7 +35,7 @@ class SocketClient:
 
     async def hear(self) -> Any:
         """The next frame."""
-        return orjson.loads(await asyncio.wait_for(self.connection.recv(), PATIENCE_S))
+        return orjson.loads(await asyncio.wait_for(self.connection.recv(), HANG_S))
 
     async def ask(self, op: str, **members: Any) -> Any:
         """What is answered to a request, which is the next frame."""
@@ -74,7 +73,7 @@ class SocketClient:
 
     async def end(self) -> tuple[int | None, str | None]:
         """Code and reason with which the other side closes."""
-        await asyncio.wait_for(self.connection.wait_closed(), PATIENCE_S)
+        await asyncio.wait_for(self.connection.wait_closed(), HANG_S)
         return self.connection.close_code, self.connection.close_reason
 
 
@@ -108,7 +107,8 @@ class StreamingDoor:
 async def socket_client(
     address: str, path: str = "/ws", **options: Any
 ) -> AsyncIterator[SocketClient]:
-    options = {"max_size": None, "compression": None, "close_timeout": 1, **options}
+    limits = {"open_timeout": HANG_S, "close_timeout": 1}
+    options = {"max_size": None, "compression": None, **limits, **options}
     async with connect(f"ws://{address}{path}", **options) as connection:
         yield SocketClient(connection)
 

@@ -180,7 +180,7 @@ def test_inputs_of_all_kinds_leave_the_broker_as_it_was(
             assert answers > DIRECT_INPUTS / 4, "too few inputs were worth an answer"
             assert grown < GROWTH_BYTES, f"{grown} bytes more than after the first quarter"
 
-    run(main(), timeout_s=HANG_S)
+    run(main())
 
 
 async def _attack_by_socket(opened: OpenDoor, attack: Attack, witness: LogWitness) -> int:
@@ -229,7 +229,7 @@ def test_inputs_over_real_sockets_leave_the_broker_as_it_was(
                 assert all(peer.startswith("127.0.0.1:") for peer in witness.closed)
                 assert len(witness.closed) > 100
 
-    run(main(), timeout_s=HANG_S)
+    run(main())
 
 
 def test_slow_loris_keeps_nobody_out(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_slow_loris_keeps_nobody_out(tmp_path: Path) -> None:
                 await _nothing_is_left(opened)
                 witness.check()
 
-    run(main(), timeout_s=HANG_S)
+    run(main())
 
 
 async def _is_healthy_again(opened: OpenDoor) -> None:

@@ -207,18 +207,20 @@ def test_lines_end_with_their_topic(tmp_path: Path) -> None:
     async def main() -> None:
         async with streaming_door(tmp_path) as door:
             line = b'{"value":"x"}\n'
-            reader, writer = await begin_a_body(door, 28, line, b"application/x-ndjson")
-            await until(lambda: any(each.name == "t" for each in door.broker.topics.all()))
-            topic = door.broker.topics.get("t")
-            await until(lambda: topic.partitions[0].log.end_offset == 1)
-            await asyncio.sleep(0.05)
+            reader, writer = await begin_a_body(door, 42, line, b"application/x-ndjson")
+            await until(lambda: any(each.name == "t" for each in door.broker.topics.all()), "topic")
+            log = door.broker.topics.get("t").partitions[0].log
+            await until(lambda: log.synced_offset == 1, "the first line on disk")
+            # The first line is done with when the second one is taken.
+            writer.write(line)
+            await until(lambda: log.synced_offset == 2, "the second line on disk")
             await door.broker.topics.delete("t")
             writer.write(line)
             head = await reader.readuntil(b"\r\n\r\n")
             assert b" 404 " in head
             size = int(head.lower().partition(b"content-length:")[2].split()[0])
             told = json.loads(await reader.readexactly(size))
-            assert (told["line"], told["stored"]["count"]) == (2, 1)
+            assert (told["line"], told["stored"]["count"]) == (3, 2)
             assert not any(each.name == "t" for each in door.broker.topics.all())
             writer.close()
 

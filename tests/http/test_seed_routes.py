@@ -147,7 +147,7 @@ def test_message_of_kafka_is_received_and_the_other_way_round(
         }
     )
     consumer.subscribe([name])
-    message = consumer.poll(20)
+    message = consumer.poll(HANG_S)
     assert message is not None
     assert message.value() == b"through http"
     # The group has a member now, which alone may move it.

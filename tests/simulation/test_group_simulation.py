@@ -5,10 +5,12 @@ A failure names its seed: `run_schedules(range(seed, seed + 1))` plays it again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from millstream.groups import migration
 from tests.fakes.tiers import sampled
 from tests.simulation.broken_groups import Greedy, LateCommits, LateSyncs, Silent, Unsettled
 from tests.simulation.group_checker import Violation
@@ -20,13 +22,13 @@ _ENOUGH = range(300)
 """Each broken group below is found in a tenth of them, so that another random stream also does."""
 
 
-@pytest.mark.parametrize("chunk", sampled(range(20), 4))
+@pytest.mark.parametrize("chunk", sampled(range(40), 4))
 def test_group_keeps_its_promises_whatever_happens(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("chunk", range(20, 500))
+@pytest.mark.parametrize("chunk", range(40, 500))
 def test_group_keeps_its_promises_for_long(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
@@ -54,6 +56,18 @@ def test_forgotten_request_is_found_out() -> None:
 
 def test_commit_of_an_old_generation_is_found_out() -> None:
     find_out("was taken after", broken=LateCommits)
+
+
+def test_request_answered_twice_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = migration.sync
+
+    def answer_twice(*arguments: Any, **options: Any) -> Any:
+        outcome = sync(*arguments, **options)
+        return replace(outcome, replies=outcome.replies * 2)
+
+    monkeypatch.setattr(migration, "sync", answer_twice)
+    with pytest.raises(AssertionError, match="answered twice"):
+        run_schedules(_ENOUGH)
 
 
 def test_sync_of_another_generation_is_found_out() -> None:

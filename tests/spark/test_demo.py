@@ -31,7 +31,7 @@ def test_demo_runs_to_its_end_and_finds_every_row_once(java: None, tmp_path: Pat
     logs = "".join(log.read_text() for log in home.glob("*.log"))
     assert ran.returncode == 0, ran.stdout + ran.stderr + logs
     assert "none lost" in ran.stdout
-    assert "none twice" in ran.stdout
+    assert "no duplicates" in ran.stdout
     assert "WRONG" not in ran.stdout
     assert (home / "revenue.png").read_bytes().startswith(PNG)
     paths = re.findall(r"curl '?localhost:8000(/[^'\n]+)", ran.stdout)

@@ -76,7 +76,8 @@ class Driver:
         with self._running("never", 0) as process:
             while not planned.exists():
                 assert not process.ends_within(POLL_S), self._output()
-            process.ends_within(delay_s)
+            if process.ends_within(delay_s):
+                assert process.finish().returncode == 0, self._output()
 
     def finish(self) -> None:
         """Run to the end, and check that every row is in the topic and in the table once."""
@@ -144,7 +145,7 @@ def test_driver_killed_at_any_moment_of_a_batch_to_the_topic(
 ) -> None:
     """Twenty times in all."""
     random = Random(seed)
-    kills, files = 5, 10
+    kills, files = 5, 14
     driver = Driver(tmp_path, broker, topic, files=files)
     # A kill at the wrong moment makes Spark put two files into one batch: then there are fewer.
     for batch in sorted(random.sample(range(files - kills), kills)):

@@ -18,7 +18,8 @@ from millstream.spark.pipeline.analysis import analyse
 from millstream.spark.pipeline.declaration import described, parse, read
 from millstream.spark.pipeline.model import Pipeline
 from millstream.spark.pipeline.starter import starter
-from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.broker_process import BrokerProcess
+from tests.fakes.child_process import ROOT
 from tests.spark.pipelines import contents, run_once
 from tests.spark.records import create_topic, produce
 

@@ -20,7 +20,8 @@ from aiokafka.errors import KafkaError as AiokafkaError
 
 from tests.transactions.history import UNKNOWN_OFFSET, Position
 
-# Longer than a broker is ever away.
+# Longer than a broker is ever away. A client that takes longer fails no test: the worker notes that
+# it does not know what became of the action, and goes on.
 PATIENCE_S = 60.0
 OFFSETS_S = 6.0
 # Reconnect soon: a broker that was killed is back at once.

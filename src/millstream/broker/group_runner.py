@@ -198,6 +198,8 @@ class GroupRunner(Generic[GroupT]):
         outcome: Outcome[GroupT, Any],
         producer: TransactionalProducer | None = None,
     ) -> None:
+        tickets = {reply.ticket for reply in outcome.replies}
+        assert len(tickets) == len(outcome.replies), "a ticket is answered twice"
         if outcome.records:
             hosted.unsettled = self._append(hosted.group_id, outcome.records, producer)
             if producer is None:

@@ -10,6 +10,7 @@ from millstream.broker.message_search import Room, Searches, Slice, Wanted, may_
 from millstream.broker.reading import Reader
 from millstream.broker.sending import NewRecord
 from millstream.records import Codec, Record
+from tests.fakes.examples import examples
 from tests.fakes.open_door import run_plainly as run
 from tests.fakes.sample_batches import (
     abort_marker,
@@ -66,7 +67,7 @@ async def everything(
         offset = piece.offset
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     batches=st.lists(st.lists(records, min_size=1, max_size=8), max_size=5),
     wanted=st.builds(

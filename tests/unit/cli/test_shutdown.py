@@ -132,7 +132,7 @@ def test_stuck_clients_and_a_thousand_idle_ones_do_not_hold_up_the_end(
     connect(broker.pylogstreams_port).sendall(b"\0\0\0\x40half of a frame")
     for number in range(IDLE):
         connect((broker.port, broker.http_port)[number % 2])
-    with connect_socket(f"ws://127.0.0.1:{broker.http_port}/ws") as chat:
+    with connect_socket(f"ws://127.0.0.1:{broker.http_port}/ws", open_timeout=HANG_S) as chat:
         chat.send(json.dumps({"id": 1, "op": "subscribe", "topic": "quiet", "from": "latest"}))
         chat.recv(timeout=HANG_S)
         broker.stop()

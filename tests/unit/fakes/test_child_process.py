@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
 import pytest
 
 from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S
 
 MANY = 20_000
 
@@ -63,6 +65,32 @@ def test_line_that_does_not_come_fails_with_all_that_was_written() -> None:
         assert child.next_line() == "one"
         with pytest.raises(AssertionError, match=r"(?s)exit code is 3.*one\n.*two\n"):
             child.next_line()
+
+
+def test_grandchild_that_keeps_the_pipe_open_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.fakes.child_process.LAST_WORDS_S", 0.1)
+    keep_open = "import time; time.sleep(1000)"
+    program = f"""
+import subprocess, sys
+print(subprocess.Popen([sys.executable, "-c", {keep_open!r}]).pid, flush=True)
+"""
+    child = ChildProcess.python("-c", program)
+    grandchild = int(child.next_line())
+    try:
+        for end in (child.finish, child.kill):
+            with pytest.raises(AssertionError, match="has ended, but not its stdout"):
+                end()
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
+
+
+def test_input_that_a_program_did_not_read_is_no_error_at_its_end() -> None:
+    with ChildProcess.python("-c", "import sys; sys.stdin.close(); print('deaf')") as child:
+        assert child.next_line() == "deaf"
+        assert child.ends_within(HANG_S)
+        with pytest.raises(BrokenPipeError):
+            child.write("who is there?")
+        assert child.finish().returncode == 0
 
 
 def _python(program: str) -> list[str]:

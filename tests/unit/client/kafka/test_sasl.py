@@ -22,6 +22,7 @@ from millstream.client.kafka.sasl import (
 from millstream.errors import AuthenticationFailed, InvalidSetting, Unreachable
 from millstream.protocol.notation import Struct
 from tests.fakes.certificate import make_certificate
+from tests.fakes.patience import IMPATIENT_S
 from tests.fakes.scripted_kafka import SASL_AUTHENTICATE, SASL_HANDSHAKE, ScriptedKafka
 
 SALT = b"salt of the sea"
@@ -179,7 +180,7 @@ def test_plain_client_of_a_broker_with_tls_is_pointed_at_its_setting(
     tls_kafka: ScriptedKafka,
 ) -> None:
     with (
-        Cluster(tls_kafka.bootstrap, timeout_s=0.2) as cluster,
+        Cluster(tls_kafka.bootstrap, timeout_s=IMPATIENT_S) as cluster,
         pytest.raises(Unreachable, match=r"security\.protocol|it answers with"),
     ):
         cluster.partitions()
