@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.storage.recovery import RecoveryReport
+from millstream.storage.recovery_report import RecoveryReport
 from tests.crash.ledger import Found, Ledger
 from tests.crash.scripted_run import Checkpoint, LogOwner, run
 from tests.fakes.crash_points import PHASES, STEPS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from millstream.storage.recovery import RecoveryReport
+from millstream.storage.recovery_report import RecoveryReport
 
 _log = logging.getLogger(__name__)
 

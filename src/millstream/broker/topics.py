@@ -40,7 +40,7 @@ from millstream.settings.storage import StorageSettings
 from millstream.settings.topics import TopicSettings
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
-from millstream.storage.recovery import RecoveryReport
+from millstream.storage.recovery_report import RecoveryReport
 from millstream.telemetry.traffic import Totals, Traffic
 
 _log = logging.getLogger(__name__)

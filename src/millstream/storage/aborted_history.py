@@ -20,7 +20,7 @@ from millstream.storage.filesystem import Filesystem, write_atomically
 from millstream.storage.offset_index import DamagedIndex
 from millstream.storage.producer_replay import states_after
 from millstream.storage.producer_snapshots import ProducerSnapshots
-from millstream.storage.recovery import RecoveryReport
+from millstream.storage.recovery_report import RecoveryReport
 from millstream.storage.segment import Segment, SegmentState
 from millstream.storage.segment_chain import SegmentChain
 from millstream.storage.transaction_state import TransactionStates

@@ -13,7 +13,8 @@ from typing import TypeVar
 from millstream.errors import CorruptData
 from millstream.storage.filesystem import Filesystem
 from millstream.storage.offset_index import DamagedIndex
-from millstream.storage.recovery import RecoveryReport, rebuild_indexes
+from millstream.storage.recovery import rebuild_indexes
+from millstream.storage.recovery_report import RecoveryReport
 from millstream.storage.segment import Segment
 from millstream.storage.segment_cache import SegmentCache
 from millstream.storage.segment_reader import SegmentReader

@@ -36,7 +36,8 @@ from millstream.storage.checkpoint import CheckpointFile, Checkpoints, Checkpoin
 from millstream.storage.filesystem import Filesystem, remove_tree
 from millstream.storage.local_log import LocalLog
 from millstream.storage.mirrored_log import MirroredLog, copy_name
-from millstream.storage.recovery import LogCheckpoint, RecoveryReport, directories_of
+from millstream.storage.recovery import LogCheckpoint, directories_of
+from millstream.storage.recovery_report import RecoveryReport
 from millstream.storage.segment_cache import SegmentCache
 
 _Thing = TypeVar("_Thing")

@@ -37,10 +37,10 @@ from millstream.storage.partition_log import SyncTask, TimedOffset
 from millstream.storage.producer_replay import restore_producers
 from millstream.storage.recovery import (
     LogCheckpoint,
-    RecoveryReport,
     directories_of,
     recover_log,
 )
+from millstream.storage.recovery_report import RecoveryReport
 from millstream.storage.retention import is_too_old, past_retention
 from millstream.storage.segment import Segment, SegmentState, new_segment, rename_deleted
 from millstream.storage.segment_cache import SegmentCache
@@ -295,7 +295,7 @@ class LocalLog:
         try:
             return self._chain.read(offset, max_bytes, below=below)
         except CorruptData as damage:
-            if (found := self._note(damage)) is not None:
+            if (found := self.report.add(damage)) is not None:
                 _log.error("%(log)s: DAMAGE: %(damage)s", {"log": self._name, "damage": found})
             # Clients are told where to go on, and nothing of the broker's files.
             raise RecordsDamaged(
@@ -305,24 +305,8 @@ class LocalLog:
     def prove(self) -> list[Damage]:
         """Read every batch; returns all that is damaged, which the report then tells."""
         for damage in damage_in(self._chain, self._start_offset):
-            self._note(damage)
+            self.report.add(damage)
         return self.report.damage
-
-    def _note(self, damage: CorruptData) -> Damage | None:
-        """Add damage to the report; None when it was there."""
-        known = self.report.damage
-        if any(each.path == damage.path and each.covers(damage.position) for each in known):
-            return None
-        found = Damage(
-            path=damage.path,
-            position=damage.position,
-            end_position=damage.end_position,
-            offset=damage.offset,
-            end_offset=damage.next_offset,
-            reason=damage.reason,
-        )
-        known.append(found)
-        return found
 
     def count_messages(self, view: memoryview | bytes) -> int:
         """How many messages there are in what was read just now; markers are none."""

@@ -20,7 +20,7 @@ from millstream.broker.recovery_reports import log_reports
 from millstream.protocol.messages.metadata import MetadataRequest
 from millstream.settings.loader import load
 from millstream.settings.telemetry import TelemetrySettings
-from millstream.storage.recovery import RecoveryReport
+from millstream.storage.recovery_report import RecoveryReport
 from millstream.telemetry.log_writer import LogWriter
 from millstream.telemetry.logs import JsonLines, TextLines, set_level, start_logging
 from tests.fakes.wire_client import WireClient
