@@ -136,7 +136,10 @@ class Topics:
             known = self._catalog.topics.get(name)
             if name != CATALOG_TOPIC and (known is None or known.partitions < count):
                 offset = self._adopt(name, count)
-                notes.append(f"topic {name!r} was found on disk: adopted with {count} partitions")
+                notes.append(
+                    f"topic {name!r} was found on disk: adopted with {count} partitions; "
+                    "if it is new to the catalog, its data is kept until you set its retention"
+                )
         await self._catalog_log.durable(offset)
         for name, overrides in OWN_TOPICS.items():
             if name not in self._topics:

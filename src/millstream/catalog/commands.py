@@ -71,11 +71,14 @@ def create_topic(
 def adopt_topic(
     catalog: Catalog, name: str, *, topic_id: bytes, partitions: int
 ) -> Outcome[TopicEntry]:
-    """Take in a topic that is there already, by whatever way it came."""
+    """Take in a topic that is there already, by whatever way it came.
+
+    Its settings are not known, so nothing of it is deleted until somebody sets its retention.
+    """
     before = catalog.topics.get(name)
     if before is not None:
         return _stored(catalog, replace(before, partitions=partitions))
-    return _stored(catalog, TopicEntry(name, topic_id, partitions, {}))
+    return _stored(catalog, TopicEntry(name, topic_id, partitions, _ADOPTED))
 
 
 def begin_delete(catalog: Catalog, name: str, *, internal: bool = False) -> Outcome[TopicEntry]:
@@ -128,6 +131,7 @@ def allocate_producer_ids(catalog: Catalog, count: int) -> Outcome[range]:
     return _made(catalog, producer_ids_record(first + count), range(first, first + count))
 
 
+_ADOPTED = {"retention.ms": "-1", "retention.bytes": "-1"}
 _NOT_INTERNAL = "a name that is not one of the broker's own"
 
 

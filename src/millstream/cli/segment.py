@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 commands = typer.Typer(
-    no_args_is_help=True, help="Segment files of a stopped broker: list, dump, verify, rebuild."
+    no_args_is_help=True,
+    help="Segment files of a stopped broker: list, dump, verify, rebuild, repair.",
 )
 
 Data = Annotated[
@@ -156,7 +157,10 @@ def verify(
                 checkpoint=log.checkpoint,
                 reads_records=records,
             )
-            for log in _logs(filesystem, data, topic, partition)
+            for log in [
+                *_logs(filesystem, data, topic, partition),
+                *_copies(filesystem, data, topic, partition),
+            ]
         ]
         total = sum(segment.size for proof in proofs for segment in proof.segments)
         reports, done = [], 0
@@ -213,6 +217,37 @@ def rebuild_index(
         raise typer.Exit(1)
 
 
+@commands.command()
+def repair(
+    data: Data,
+    *,
+    topic: Topic = None,
+    partition: Partition = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what is damaged and what would be lost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Take damage out of logs: what cannot be read is lost, the rest keeps its offsets.
+
+    The damaged files are kept under `damaged/`. Refuses the directory of a running broker. Restore
+    a backup instead if you have one.
+    """
+    from millstream.cli.segment_repair import repair_logs
+    from millstream.storage.filesystem import LocalFilesystem
+
+    filesystem = LocalFilesystem()
+    _check_is_data(data)
+    lock = filesystem.lock(str(data / "lock"), f"process {os.getpid()}")
+    try:
+        names = [log.name for log in _logs(filesystem, data, topic, partition)]
+        known = _checkpoints(filesystem, data)
+        repair_logs(filesystem, data, names, known, is_dry_run=dry_run, is_agreed=yes, as_json=json)
+    finally:
+        lock.release()
+
+
 def _logs(
     filesystem: Filesystem, data: Path, topic: str | None, partition: int | None
 ) -> list[_Log]:
@@ -221,10 +256,8 @@ def _logs(
     topics = data / "topics"
     known = _checkpoints(filesystem, data)
     found = [
-        _Log(name, int(number), str(topics / name / number), known.get(f"{name}/{number}"))
-        for name in filesystem.directories(str(topics))
-        for number in sorted(filesystem.directories(str(topics / name)), key=_as_number)
-        if number.isdigit()
+        _Log(name, number, str(topics / name / str(number)), known.get(f"{name}/{number}"))
+        for name, number in _partitions(filesystem, topics)
     ]
     chosen = [
         log
@@ -237,6 +270,32 @@ def _logs(
         named = str(topic) if partition is None else f"{topic or '*'}/{partition}"
         raise NotFound(kind=what, name=named, hint=f"{data} holds topics: {names}")
     return chosen
+
+
+def _copies(
+    filesystem: Filesystem, data: Path, topic: str | None, partition: int | None
+) -> list[_Log]:
+    """The second copies of the broker's own topics."""
+    from millstream.storage.mirrored_log import copy_name
+
+    copies, known = data / "copies", _checkpoints(filesystem, data)
+    return [
+        _Log(
+            copy_name(name),
+            number,
+            str(copies / name / str(number)),
+            known.get(copy_name(f"{name}/{number}")),
+        )
+        for name, number in _partitions(filesystem, copies)
+        if topic in {None, name} and partition in {None, number}
+    ]
+
+
+def _partitions(filesystem: Filesystem, topics: Path) -> Iterator[tuple[str, int]]:
+    for name in filesystem.directories(str(topics)):
+        for number in sorted(filesystem.directories(str(topics / name)), key=_as_number):
+            if number.isdigit():
+                yield name, int(number)
 
 
 def _check_is_data(data: Path) -> None:

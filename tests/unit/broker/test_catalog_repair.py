@@ -1,0 +1,22 @@
+"""A catalog of which records are lost gives out no producer id twice."""
+
+from __future__ import annotations
+
+from millstream.broker.catalog_repair import closing_record
+from millstream.catalog.catalog import TopicEntry, producer_ids_record, replay, topic_record
+from millstream.records import Record, records_of
+
+
+def next_id_after(*pairs: tuple[bytes, bytes | None]) -> int:
+    records = [Record(offset, 0, key, value) for offset, (key, value) in enumerate(pairs)]
+    closing = records_of(closing_record(records, 0), limit_bytes=1000)
+    stored = [(bytes(each.key or b""), bytes(each.value or b"")) for each in closing]
+    return replay([*pairs, *stored]).next_producer_id
+
+
+def test_producer_ids_continue_far_above_the_ones_that_are_known() -> None:
+    topic = topic_record(TopicEntry("t", bytes(16), 1, {}))
+    assert next_id_after(topic) == 1 << 40
+    assert next_id_after(producer_ids_record(3000), topic, producer_ids_record(2000)) == 3000 + (
+        1 << 40
+    )
