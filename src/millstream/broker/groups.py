@@ -38,6 +38,7 @@ from millstream.groups.classic_subscription import CONSUMER_PROTOCOL_TYPE
 from millstream.groups.commands import Heartbeat, Join, Joined, Leave, Left, Sync, Synced
 from millstream.groups.consumer_commands import ConsumerHeartbeat, ConsumerHeartbeatReply
 from millstream.groups.consumer_group import ConsumerGroup, TopicsView
+from millstream.groups.consumer_regex import compiled
 from millstream.groups.group_records import Committed
 from millstream.groups.migration import AnyGroup
 from millstream.groups.offsets import (
@@ -56,6 +57,8 @@ _NOBODY = Committer("", None, -1)
 _LONGEST_TEXT_BYTES = 32767
 """What a record can hold of a name; requests can hold more."""
 _LONGEST_ID_PREFIX = 255
+_NAMES_AT_ONCE = 50
+"""Names held against an expression before other work has its turn."""
 
 
 class GroupCoordinator:
@@ -202,6 +205,8 @@ class GroupCoordinator:
     ) -> ConsumerHeartbeatReply:
         _check_group_id(group_id)
         _check_text("group member", command.member_id)
+        if command.regex:
+            await self._study(command.regex)
         new_member_id = "" if command.member_id else self._new_member_id("")
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
@@ -216,6 +221,18 @@ class GroupCoordinator:
 
         reply: ConsumerHeartbeatReply = await self._runner.ask(group_id, step)
         return reply
+
+    async def _study(self, regex: str) -> None:
+        """Find out which topics an expression chooses, some at a time.
+
+        What the group then does with it takes one turn of the event loop, however many topics
+        there are. Raises InvalidRegex.
+        """
+        pattern = compiled(regex)
+        for number, name in enumerate(tuple(self._topics()), 1):
+            pattern.chooses(name)
+            if number % _NAMES_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def consumer_describe(self, group_id: str) -> ConsumerGroup:
         """Raises UnknownGroup, also for a group of the other kind."""
