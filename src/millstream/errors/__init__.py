@@ -8,6 +8,7 @@
     │   ├── InvalidRecord        the topic takes no record like this one
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
+    │   ├── TooManyElements      the request lists more than the broker takes at once
     │   ├── BodyTooLarge         the request is larger than a door takes
     │   ├── BodyStalled          the rest of the request did not come in time
     │   ├── UnsupportedMediaType the request is of a kind that a door does not know
@@ -162,6 +163,7 @@ from millstream.errors.requests import (
     MalformedMessage,
     OffsetOutOfRange,
     TimedOut,
+    TooManyElements,
     UnknownLeaderEpoch,
     UnknownPartition,
     UnknownTopic,
@@ -282,6 +284,7 @@ __all__ = [
     "Superseded",
     "TableConflict",
     "TimedOut",
+    "TooManyElements",
     "TooManyFiles",
     "TransactionExpired",
     "TransactionLost",

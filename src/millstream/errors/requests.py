@@ -19,6 +19,19 @@ class MalformedMessage(InvalidRequest):
 
 
 @dataclass(eq=False)
+class TooManyElements(InvalidRequest):
+    """A request lists more than we take at once."""
+
+    field: str
+
+    def __str__(self) -> str:
+        return (
+            f"too many elements, counted up to {self.field}: ask for less at once, or raise "
+            "millstream.request.max.elements"
+        )
+
+
+@dataclass(eq=False)
 class BodyTooLarge(InvalidRequest):
     """A request holds more than we take at once."""
 

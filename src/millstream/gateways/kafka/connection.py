@@ -4,7 +4,8 @@ Requests are begun in the order in which they came and answered in that order, a
 them has to wait. A request that cannot be understood ends the connection, with a line in the log.
 
 Backpressure: a connection is not read while its client leaves answers unread, has too many
-requests unanswered, or needs memory for a large request that others use.
+requests unanswered, needs memory for a large request that others use, or has to wait until its next
+request may begin (see Admission).
 Only produce requests may be large: what others consist of is taken apart into many small objects.
 Cost: benchmarks/small_requests.py.
 """
@@ -17,10 +18,17 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from millstream.broker.connections import ConnectionDescription
-from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError, Superseded
+from millstream.errors import (
+    InvalidRequest,
+    MalformedMessage,
+    MillstreamError,
+    Superseded,
+    TooManyElements,
+)
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
+from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import (
     api_versions,
     fetch,
@@ -31,8 +39,8 @@ from millstream.gateways.kafka.handlers import (
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
-from millstream.protocol.apis import is_flexible
-from millstream.protocol.codec import decode_prefix, encode_parts
+from millstream.protocol.apis import is_flexible, response_class
+from millstream.protocol.codec import decode_prefix, encode_slices
 from millstream.protocol.headers import read_client_id, response_header
 from millstream.protocol.notation import Struct
 
@@ -57,6 +65,7 @@ class _Pending(NamedTuple):
 
     place: Place
     header: bytes
+    size: int
     version: int
     api_key: int
     began_ns: int
@@ -98,6 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._advertised = ("", 0)
         self._unread = False
         self._lacks_memory = False
+        self._must_wait = False
         self._turn_left = 0
         self._has_more = False
         self._will_go_on = False
@@ -131,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         for task in self._tasks:
             task.cancel()
         self._door.pool.leave(self._go_on)
+        self._door.admission.leave(self._go_on)
         self._buffer.close()
 
     def eof_received(self) -> None:
@@ -161,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         raw, view, start, end = buffer.raw, buffer.view, buffer.start, buffer.end
         needed = _SIZE_BYTES
         self._turn_left = _TURN_REQUESTS
+        self._must_wait = False
         try:
             while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
@@ -171,7 +183,9 @@ class Connection(asyncio.BufferedProtocol):
                     if size > self._door.settings.control_request_max_bytes:
                         needed = self._worth(view, start, end, size)
                     break
-                self._begin(raw, view, start + _SIZE_BYTES, start + needed)
+                if not self._begin(raw, view, start + _SIZE_BYTES, start + needed):
+                    self._must_wait = True
+                    break
                 start += needed
                 needed = _SIZE_BYTES
             self._producing.flush()
@@ -224,12 +238,12 @@ class Connection(asyncio.BufferedProtocol):
                 f"where millstream.control.request.max.bytes is {limit}"
             )
 
-    def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> None:
-        """Begin one request. Hot: produce requests come by the thousand."""
+    def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> bool:
+        """Begin one request, unless it has to wait. Hot: produce requests come by the thousand."""
         api_key, version, correlation_id = _unpack_header(view, start)
         if api_key == produce.API_KEY and _OLDEST_PRODUCE <= version <= _NEWEST_PRODUCE:
             self._producing.add(raw, view, start, end, version, correlation_id)
-            return
+            return True
         self._turn_left -= 1
         # What was asked before comes first.
         self._producing.flush()
@@ -243,19 +257,47 @@ class Connection(asyncio.BufferedProtocol):
                 # Who only sends and fetches names itself nowhere else that is looked at.
                 self._client_id = read_client_id(frame, flexible=False)[0] or ""
             self._times.answered(api_key, self._times.began_ns)
-        else:
+        elif self._door.admission.admit(len(frame), self._go_on):
             self._dispatch(frame, api_key, version, correlation_id)
+        else:
+            return False
+        return True
 
     def _dispatch(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
+        """Begin a request that was admitted."""
+        size = len(frame)
+        try:
+            pending = self._run(frame, api_key, version, correlation_id)
+        except BaseException:
+            self._door.admission.release(size)
+            raise
+        if pending is None or api_key in _WAITING:
+            self._door.admission.release(size)
+
+    def _run(
+        self, frame: memoryview, api_key: int, version: int, correlation_id: int
+    ) -> _Pending | None:
+        """Answer a request, or begin to: then what is to be answered."""
         route = ROUTES.get(api_key)
         if route is None or not route.oldest <= version <= route.newest:
             raise InvalidRequest(f"version {version} of API {api_key} is not supported")
         flexible = is_flexible(api_key, version)
         client_id, position = read_client_id(frame, flexible=flexible)
         self._client_id = client_id or ""
+        header = response_header(correlation_id, flexible=flexible)
         # Bytes after a request's end are let be, as Kafka does: librdkafka asks for all topics with
         # a request that has three too many.
-        request, _ = decode_prefix(route.request, version, frame, position)
+        try:
+            request, _ = decode_prefix(
+                route.request,
+                version,
+                frame,
+                position,
+                max_elements=self._door.settings.request_max_elements,
+            )
+        except TooManyElements as error:
+            self._tell(error, header, api_key, version)
+            return None
         context = Context(
             self._door.broker,
             version,
@@ -264,25 +306,48 @@ class Connection(asyncio.BufferedProtocol):
             self._number,
             self._advertised,
         )
-        header = response_header(correlation_id, flexible=flexible)
-        reply, task = run_eagerly(route.handle(request, context))
+        body, task = run_eagerly(_answer(route, request, context))
         if task is None:
-            assert reply is not None
-            self._answers.send(_framed(header, reply, version))
+            assert body is not None
+            self._answers.send(_framed(header, body))
             self._times.answered(api_key, self._times.began_ns)
-            return
+            return None
         pending = _Pending(
             self._answers.take_place(request_bytes=len(frame)),
             header,
+            len(frame),
             version,
             api_key,
             self._times.began_ns,
         )
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finish(done, route, pending))
+        return pending
 
-    def _finish(self, task: asyncio.Task[Struct], route: Route, pending: _Pending) -> None:
+    def _tell(self, error: TooManyElements, header: bytes, api_key: int, version: int) -> None:
+        """Answer a request that was not read to its end, where that is possible.
+
+        Most answers tell errors for each thing that was asked for, of which nothing is known here.
+        Raises the error then, which ends the connection.
+        """
+        response = response_class(api_key)
+        code = response.FIELDS.get("error_code")
+        if code is None or not code.exists_in(version):
+            raise error
+        _log.warning(
+            "kafka: %(peer)s: a request is refused: %(reason)s",
+            {"peer": self._peer, "reason": error},
+        )
+        told: dict[str, object] = {"error_code": ErrorCode.INVALID_REQUEST}
+        if "error_message" in response.FIELDS:
+            told["error_message"] = str(error)
+        self._answers.send(_framed(header, list(encode_slices(response(**told), version))))
+        self._times.answered(api_key, self._times.began_ns)
+
+    def _finish(self, task: asyncio.Task[list[bytes]], route: Route, pending: _Pending) -> None:
         self._tasks.discard(task)
+        if pending.api_key not in _WAITING:
+            self._door.admission.release(pending.size)
         if task.cancelled() or self._is_ending:
             return
         error = task.exception()
@@ -294,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._abort()
             return
-        pending.place.fill(_framed(pending.header, task.result(), pending.version))
+        pending.place.fill(_framed(pending.header, task.result()))
         if pending.api_key in _WAITING:
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
@@ -336,7 +401,7 @@ class Connection(asyncio.BufferedProtocol):
             self._work()
 
     def _read_or_not(self) -> None:
-        should = not (self._is_clogged or self._lacks_memory or self._has_more)
+        should = not (self._is_clogged or self._lacks_memory or self._must_wait or self._has_more)
         if self._is_ending or self._is_finishing or should == self._is_reading:
             return
         self._is_reading = should
@@ -391,7 +456,9 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def hoards_since_ms(self) -> int | None:
         """Since when it has kept memory for a request that does not get on; None if it does not."""
-        return self._waits_since_ms if self._buffer.is_hoarding else None
+        # One that waits for its turn has arrived.
+        is_slow = self._buffer.is_hoarding and not self._must_wait
+        return self._waits_since_ms if is_slow else None
 
     def give_way(self) -> None:
         """Hang up on a client that keeps memory which others wait for."""
@@ -441,10 +508,19 @@ class Connection(asyncio.BufferedProtocol):
         self._abort()
 
 
-def _framed(header: bytes, reply: Struct, version: int) -> Parts:
-    body = encode_parts(reply, version)
+async def _answer(route: Route, request: Struct, context: Context) -> list[bytes]:
+    """The answer to a request, encoded in slices: after each of them others have their turn."""
+    slices = encode_slices(await route.handle(request, context), context.version)
+    encoded = [next(slices)]
+    for each in slices:
+        encoded.append(each)
+        await asyncio.sleep(0)
+    return encoded
+
+
+def _framed(header: bytes, body: list[bytes]) -> Parts:
     size = len(header) + sum(map(len, body))
-    return [b"".join([_pack_size(size), header, *body])]
+    return [b"".join([_pack_size(size), header, body[0]]), *body[1:]]
 
 
 def _bad_size(size: int, limit: int) -> str:

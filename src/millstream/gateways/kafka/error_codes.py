@@ -80,6 +80,7 @@ class ErrorCode(IntEnum):
 _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MalformedMessage: ErrorCode.INVALID_REQUEST,
+    errors.TooManyElements: ErrorCode.INVALID_REQUEST,
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,
     errors.ChecksumMismatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,

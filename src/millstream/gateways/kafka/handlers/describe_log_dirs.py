@@ -26,8 +26,11 @@ REQUEST = DescribeLogDirsRequest
 
 async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     topics = [
-        DescribeLogDirsTopic(name=topic.name, partitions=[_sized(each) for each in partitions])
-        for topic, partitions in _asked(request, context)
+        DescribeLogDirsTopic(
+            name=topic.name,
+            partitions=[_sized(each) async for each in context.pace.over(partitions)],
+        )
+        async for topic, partitions in context.pace.over(_asked(request, context))
     ]
     path = context.broker.topics.data_path
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=path, topics=topics)])
@@ -38,14 +41,17 @@ def _asked(
 ) -> Iterator[tuple[Topic, Iterable[Partition]]]:
     """What there is of what was asked for; of the rest, nothing is said."""
     if request.topics is None:
-        yield from ((topic, topic.partitions) for topic in context.broker.topics.all())
+        yield from ((topic, topic.partitions) for topic in tuple(context.broker.topics.all()))
         return
+    # Each partition once: to ask again and again for a large topic would have a huge answer.
+    wanted: dict[str, set[int]] = {}
     for asked in request.topics:
+        wanted.setdefault(asked.topic, set()).update(asked.partitions)
+    for name, numbers in wanted.items():
         try:
-            topic = context.broker.topics.get(asked.topic)
+            topic = context.broker.topics.get(name)
         except UnknownTopic:
             continue
-        numbers = set(asked.partitions)
         yield topic, [each for each in topic.partitions if each.number in numbers]
 
 
