@@ -44,7 +44,7 @@ class KafkaSettings:
     )
     request_max_elements: int = setting(
         "millstream.request.max.elements",
-        100_000,
+        50_000,
         Whole(1000, INT_MAX),
         "Most topics, partitions, groups and such that one request may list, taken together; "
         "a request that lists more is refused.",

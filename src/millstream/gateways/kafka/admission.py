@@ -20,10 +20,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from itertools import islice
 from typing import Final, TypeVar
 
-_SMALL_BYTES: Final = 1024
+SMALL_BYTES: Final = 1024
 _TURN_BYTES: Final = 8 * 1024
 _ROOM_BYTES: Final = 128 * 1024
-_SLICE_ELEMENTS: Final = _SMALL_BYTES
+_SLICE_ELEMENTS: Final = SMALL_BYTES
 _GATHERED: Final = 256
 """Things that are done side by side for one request, such as topics that are created."""
 
@@ -52,7 +52,7 @@ class Admission:
             self._line[retry] = None
             return False
         is_alone = self._room_bytes == _ROOM_BYTES
-        if size > _SMALL_BYTES and size > self._room_bytes and not is_alone:
+        if size > SMALL_BYTES and size > self._room_bytes and not is_alone:
             self._line[retry] = None
             return False
         self.take(size)
@@ -60,14 +60,14 @@ class Admission:
 
     def take(self, size: int) -> None:
         """Admit a request, whatever else is at work."""
-        if size > _SMALL_BYTES:
+        if size > SMALL_BYTES:
             self._room_bytes -= size
         self._turn_bytes -= size
         self._ask_soon()
 
     def release(self, size: int) -> None:
         """An admitted request needs no more memory."""
-        if size > _SMALL_BYTES:
+        if size > SMALL_BYTES:
             self._room_bytes += size
             self._ask_soon()
 

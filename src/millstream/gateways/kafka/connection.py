@@ -25,6 +25,7 @@ from millstream.errors import (
     Superseded,
     TooManyElements,
 )
+from millstream.gateways.kafka.admission import SMALL_BYTES
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
@@ -108,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread = False
         self._lacks_memory = False
         self._must_wait = False
+        self._is_busy = False
         self._turn_left = 0
         self._has_more = False
         self._will_go_on = False
@@ -273,6 +275,9 @@ class Connection(asyncio.BufferedProtocol):
             raise
         if pending is None or api_key in _WAITING:
             self._door.admission.release(size)
+        else:
+            # It works in slices, and has perhaps not done yet what it is to do before the next.
+            self._is_busy = size > SMALL_BYTES
 
     def _run(
         self, frame: memoryview, api_key: int, version: int, correlation_id: int
@@ -348,6 +353,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks.discard(task)
         if pending.api_key not in _WAITING:
             self._door.admission.release(pending.size)
+            self._is_busy = False
         if task.cancelled() or self._is_ending:
             return
         error = task.exception()
@@ -369,10 +375,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_clogged(self) -> bool:
-        """Whether there are too many answers that the client has not taken."""
+        """Whether there are too many answers that the client has not taken, or is a large one."""
         answers, settings = self._answers, self._door.settings
         return (
             self._unread
+            or self._is_busy
             or answers.unanswered >= settings.pipelined_max_requests
             or answers.held_bytes > settings.unsent_max_bytes
         )
