@@ -9,6 +9,7 @@
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
     │   ├── TooManyElements      the request lists more than the broker takes at once
+    │   ├── MemberTooLarge       a group member has more metadata than the broker keeps
     │   ├── BodyTooLarge         the request is larger than a door takes
     │   ├── BodyStalled          the rest of the request did not come in time
     │   ├── UnsupportedMediaType the request is of a kind that a door does not know
@@ -81,6 +82,8 @@
     │   ├── DiskFull             the write did not happen; free space and try again
     │   ├── TooManyFiles         the process may open no more; raise its limit
     │   ├── GroupFull            the group has as many members as it may have
+    │   ├── GroupsFull           groups take as much memory as they may
+    │   ├── LimitReached         there are as many of these things as there may be
     │   ├── ConcurrentTransaction  the transaction before is still being ended
     │   ├── UnstableOffset       a transaction may yet change the offset
     │   ├── Unreachable          no broker answers at this address
@@ -114,10 +117,12 @@ from millstream.errors.groups import (
     FencedInstance,
     FencedMember,
     GroupFull,
+    GroupsFull,
     IllegalGeneration,
     InconsistentProtocol,
     InvalidTimeout,
     MemberIdRequired,
+    MemberTooLarge,
     MetadataTooLarge,
     NonEmptyGroup,
     RebalanceInProgress,
@@ -160,6 +165,7 @@ from millstream.errors.requests import (
     InvalidRegex,
     InvalidSetting,
     InvalidSettings,
+    LimitReached,
     MalformedMessage,
     OffsetOutOfRange,
     TimedOut,
@@ -236,6 +242,7 @@ __all__ = [
     "FencedMember",
     "FencedProducer",
     "GroupFull",
+    "GroupsFull",
     "HungUp",
     "IllegalGeneration",
     "InconsistentProtocol",
@@ -254,8 +261,10 @@ __all__ = [
     "InvalidTransactionState",
     "InvalidTransactionTimeout",
     "JavaMissing",
+    "LimitReached",
     "MalformedMessage",
     "MemberIdRequired",
+    "MemberTooLarge",
     "MessageTooLarge",
     "MetadataTooLarge",
     "MillstreamError",

@@ -196,6 +196,18 @@ class UnknownLeaderEpoch(Conflict):
 
 
 @dataclass(eq=False, kw_only=True)
+class LimitReached(Unavailable):
+    """There are as many things of a kind as there may be."""
+
+    kind: str
+    limit: int
+    setting: str
+
+    def __str__(self) -> str:
+        return f"there are {self.limit} {self.kind}, and {self.setting} allows no more"
+
+
+@dataclass(eq=False, kw_only=True)
 class TimedOut(Unavailable):
     """It did not happen in the time that the caller would wait."""
 

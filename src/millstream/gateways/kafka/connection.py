@@ -29,7 +29,6 @@ from millstream.gateways.kafka.admission import SMALL_BYTES
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
-from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.gateways.kafka.handlers import (
     api_versions,
     fetch,
@@ -37,13 +36,13 @@ from millstream.gateways.kafka.handlers import (
     produce,
     sync_group,
 )
+from millstream.gateways.kafka.replies import answer, bad_size, framed, refusal
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
-from millstream.protocol.apis import is_flexible, response_class
-from millstream.protocol.codec import decode_prefix, encode_slices
+from millstream.protocol.apis import is_flexible
+from millstream.protocol.codec import decode_prefix
 from millstream.protocol.headers import read_client_id, response_header
-from millstream.protocol.notation import Struct
 
 if TYPE_CHECKING:
     from millstream.gateways.kafka.listener import Door
@@ -67,7 +66,6 @@ class _Pending(NamedTuple):
     place: Place
     header: bytes
     size: int
-    version: int
     api_key: int
     began_ns: int
 
@@ -179,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
             while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
                 if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
-                    raise MalformedMessage(_bad_size(size, self._door.settings.request_max_bytes))
+                    raise MalformedMessage(bad_size(size, self._door.settings.request_max_bytes))
                 needed = _SIZE_BYTES + size
                 if end - start < needed:
                     if size > self._door.settings.control_request_max_bytes:
@@ -301,7 +299,11 @@ class Connection(asyncio.BufferedProtocol):
                 max_elements=self._door.settings.request_max_elements,
             )
         except TooManyElements as error:
-            self._tell(error, header, api_key, version)
+            self._answers.send(framed(header, [refusal(error, api_key, version)]))
+            _log.warning(
+                "kafka: %(peer)s: %(api)s is refused: %(reason)s",
+                {"peer": self._peer, "api": route.name, "reason": error},
+            )
             return None
         context = Context(
             self._door.broker,
@@ -311,43 +313,17 @@ class Connection(asyncio.BufferedProtocol):
             self._number,
             self._advertised,
         )
-        body, task = run_eagerly(_answer(route, request, context))
+        body, task = run_eagerly(answer(route, request, context))
         if task is None:
             assert body is not None
-            self._answers.send(_framed(header, body))
+            self._answers.send(framed(header, body))
             self._times.answered(api_key, self._times.began_ns)
             return None
-        pending = _Pending(
-            self._answers.take_place(request_bytes=len(frame)),
-            header,
-            len(frame),
-            version,
-            api_key,
-            self._times.began_ns,
-        )
+        place = self._answers.take_place(request_bytes=len(frame))
+        pending = _Pending(place, header, len(frame), api_key, self._times.began_ns)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finish(done, route, pending))
         return pending
-
-    def _tell(self, error: TooManyElements, header: bytes, api_key: int, version: int) -> None:
-        """Answer a request that was not read to its end, where that is possible.
-
-        Most answers tell errors for each thing that was asked for, of which nothing is known here.
-        Raises the error then, which ends the connection.
-        """
-        response = response_class(api_key)
-        code = response.FIELDS.get("error_code")
-        if code is None or not code.exists_in(version):
-            raise error
-        _log.warning(
-            "kafka: %(peer)s: a request is refused: %(reason)s",
-            {"peer": self._peer, "reason": error},
-        )
-        told: dict[str, object] = {"error_code": ErrorCode.INVALID_REQUEST}
-        if "error_message" in response.FIELDS:
-            told["error_message"] = str(error)
-        self._answers.send(_framed(header, list(encode_slices(response(**told), version))))
-        self._times.answered(api_key, self._times.began_ns)
 
     def _finish(self, task: asyncio.Task[list[bytes]], route: Route, pending: _Pending) -> None:
         self._tasks.discard(task)
@@ -365,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._abort()
             return
-        pending.place.fill(_framed(pending.header, task.result()))
+        pending.place.fill(framed(pending.header, task.result()))
         if pending.api_key in _WAITING:
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
@@ -515,34 +491,7 @@ class Connection(asyncio.BufferedProtocol):
         self._abort()
 
 
-async def _answer(route: Route, request: Struct, context: Context) -> list[bytes]:
-    """The answer to a request, encoded in slices: after each of them others have their turn."""
-    slices = encode_slices(await route.handle(request, context), context.version)
-    encoded = [next(slices)]
-    for each in slices:
-        encoded.append(each)
-        await asyncio.sleep(0)
-    return encoded
-
-
-def _framed(header: bytes, body: list[bytes]) -> Parts:
-    size = len(header) + sum(map(len, body))
-    return [b"".join([_pack_size(size), header, body[0]]), *body[1:]]
-
-
-def _bad_size(size: int, limit: int) -> str:
-    first_bytes = _pack_size(size)
-    if first_bytes.startswith(_TLS_HANDSHAKE) or first_bytes in _HTTP_METHODS:
-        return "it speaks TLS or HTTP, and this port speaks Kafka's protocol, unencrypted"
-    if size < 0 or size > limit:
-        return f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
-    return f"a request of {size} bytes cannot hold a header"
-
-
 _unpack_size = struct.Struct(">i").unpack_from
-_pack_size = struct.Struct(">i").pack
 _unpack_header = struct.Struct(">hhi").unpack_from
 _unpack_api_key = struct.Struct(">h").unpack_from
-_TLS_HANDSHAKE = b"\x16\x03"
-_HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"}
 _NO_TRANSPORT = asyncio.Transport()
