@@ -70,7 +70,7 @@ def _filled(cls: type[Struct], version: int, path: Path, count: int) -> Struct:
     elements: list[Any] = []
     for number in range(count):
         if element is None:
-            elements.append(f"{number:x}" if is_text else number & 0x7F)
+            elements.append(f"{number:x}" if is_text else number)
         else:
             elements.append(element() if text is None else element(**{text: f"{number:x}"}))
     return cls(**{name: elements})

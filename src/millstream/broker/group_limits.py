@@ -30,7 +30,9 @@ _TEXT_BYTES: Final = 60
 _OFFSET_BYTES: Final = 300
 """What Python needs for one, besides its content."""
 _RECOUNT_MS: Final = 1000
-"""While the limit is reached, everything is counted at most this often."""
+_RECOUNT_PART: Final = 16
+"""While the limit is reached, everything is counted at most this often, or after this part of it
+was added."""
 
 
 class GroupLimits:
@@ -47,7 +49,8 @@ class GroupLimits:
         self._clock = clock
         self._bytes = 0
         self._is_counted = False
-        self._full_until_ms = 0
+        self._counted_bytes = 0
+        self._count_again_ms = 0
 
     def check_join(self, hosted: Hosted, command: Join) -> None:
         """Raises MemberTooLarge, GroupsFull."""
@@ -100,14 +103,19 @@ class GroupLimits:
         if size <= 0:
             return
         limit = self._settings().groups_max_bytes
-        now_ms = self._clock.now_ms()
-        if not self._is_counted or (self._bytes + size > limit and now_ms >= self._full_until_ms):
+        if not self._is_counted or (self._bytes + size > limit and self._may_count(limit)):
             self._bytes = sum(map(_size_of_group, self._hosted()))
             self._is_counted = True
-            self._full_until_ms = now_ms + _RECOUNT_MS
+            self._counted_bytes = self._bytes
+            self._count_again_ms = self._clock.now_ms() + _RECOUNT_MS
         if self._bytes + size > limit:
             raise GroupsFull(group=hosted.group_id, limit=limit)
         self._bytes += size
+
+    def _may_count(self, limit: int) -> bool:
+        """Whether it can have changed much since the last time."""
+        has_grown = self._bytes - self._counted_bytes > limit // _RECOUNT_PART
+        return has_grown or self._clock.now_ms() >= self._count_again_ms
 
 
 def _size_of_group(hosted: Hosted) -> int:

@@ -33,7 +33,7 @@ REQUEST = OffsetFetchRequest
 
 _MANY_GROUPS = 8
 
-_Wanted = Sequence[OffsetFetchRequestTopics] | Sequence[OffsetFetchRequestTopic] | None
+_Wanted = Sequence[OffsetFetchRequestTopics | OffsetFetchRequestTopic] | None
 _Entry = tuple[int, Committed, int]
 """A partition, what is kept for it, and the code of what went wrong with it."""
 _NONE = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
@@ -118,7 +118,7 @@ async def _fetch(
     if topics is not None:
         wanted = [
             (topic.name, number)
-            for topic in topics
+            async for topic in context.pace.over(topics)
             async for number in context.pace.over(topic.partition_indexes)
         ]
     found: Mapping[TopicPartition, Committed | UnstableOffset] = {}
