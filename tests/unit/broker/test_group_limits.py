@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from millstream.gateways.kafka.error_codes import ErrorCode
 from millstream.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -19,7 +20,7 @@ from millstream.settings.loader import Settings
 from tests.fakes.open_door import open_door, run
 
 
-def _settings(**groups: int) -> Settings:
+def _settings(**groups: Any) -> Settings:
     return Settings(
         kafka=KafkaSettings(listener="127.0.0.1:0"),
         groups=GroupSettings(initial_rebalance_delay_ms=0, **groups),
