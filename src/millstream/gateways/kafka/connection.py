@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread = False
         self._lacks_memory = False
         self._must_wait = False
-        self._is_busy = False
+        self._is_busy = self._was_large = False
         self._turn_left = 0
         self._has_more = False
         self._will_go_on = False
@@ -214,6 +214,10 @@ class Connection(asyncio.BufferedProtocol):
             self._waits_since_ms = self.last_used_ms
         buffer.start = start
         self._lacks_memory = not buffer.settle(max(needed, left))
+        if self._was_large and not left:
+            # Only records come again and again: for other requests no large buffer is kept.
+            buffer.release()
+            self._was_large = False
         if self._lacks_memory:
             self._door.pool.wait(self._go_on)
         self._has_more = left > 0 and not self._turn_left
@@ -265,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _dispatch(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
         """Begin a request that was admitted."""
-        size = len(frame)
+        self._was_large = (size := len(frame)) > SMALL_BYTES
         try:
             pending = self._run(frame, api_key, version, correlation_id)
         except BaseException:
@@ -439,7 +443,6 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def hoards_since_ms(self) -> int | None:
         """Since when it has kept memory for a request that does not get on; None if it does not."""
-        # One that waits for its turn has arrived.
         is_slow = self._buffer.is_hoarding and not self._must_wait
         return self._waits_since_ms if is_slow else None
 
