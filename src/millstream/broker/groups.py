@@ -16,14 +16,21 @@ from contextlib import suppress
 from typing import Any
 
 from millstream.broker import group_steps as steps
+from millstream.broker.group_limits import GroupLimits
+from millstream.broker.group_names import (
+    LONGEST_TEXT_BYTES,
+    check_group_id,
+    check_text,
+    check_texts,
+)
 from millstream.broker.group_replay import ENCODERS, stored_groups
 from millstream.broker.group_runner import GroupRunner
 from millstream.broker.group_steps import Hosted, Result
 from millstream.broker.state_log import StateLog, TransactionalProducer
 from millstream.broker.steady_clock import SteadyClock
+from millstream.broker.topic_patterns import study
 from millstream.clock import Clock
 from millstream.errors import (
-    InvalidName,
     MillstreamError,
     Unavailable,
     UnknownGroup,
@@ -53,8 +60,6 @@ from millstream.settings.groups import GroupSettings
 _log = logging.getLogger(__name__)
 
 _NOBODY = Committer("", None, -1)
-_LONGEST_TEXT_BYTES = 32767
-"""What a record can hold of a name; requests can hold more."""
 _LONGEST_ID_PREFIX = 255
 
 
@@ -88,6 +93,7 @@ class GroupCoordinator:
             ),
             deadline_of=migration.deadline_of,
         )
+        self._limits = GroupLimits(self._runner.all, lambda: self.settings, self._clock)
 
     # Life
 
@@ -139,12 +145,13 @@ class GroupCoordinator:
 
     async def join(self, group_id: str, command: Join) -> Joined:
         """Raises MemberIdRequired, and whatever else keeps a member out."""
-        _check_group_id(group_id)
-        _check_texts(command)
+        check_group_id(group_id)
+        check_texts(command)
         name = command.instance_id or command.client_id
         new_member_id = self._new_member_id(name[:_LONGEST_ID_PREFIX])
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
+            self._limits.check_join(hosted, command)
             ready = command._replace(ticket=ticket, new_member_id=new_member_id)
             return migration.join(
                 hosted.group,
@@ -159,6 +166,9 @@ class GroupCoordinator:
         return joined
 
     async def sync(self, group_id: str, command: Sync) -> Synced:
+        hosted = self._runner.find(group_id)
+        if hosted is not None:
+            self._limits.check_sync(hosted, command)
         synced: Synced = await self._ask_member(group_id, migration.sync, command)
         return synced
 
@@ -182,7 +192,7 @@ class GroupCoordinator:
         transition: Callable[..., Result],
         command: Sync | Heartbeat | Leave,
     ) -> Any:
-        _check_group_id(group_id)
+        check_group_id(group_id)
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
             return transition(
@@ -200,11 +210,15 @@ class GroupCoordinator:
     async def consumer_heartbeat(
         self, group_id: str, command: ConsumerHeartbeat
     ) -> ConsumerHeartbeatReply:
-        _check_group_id(group_id)
-        _check_text("group member", command.member_id)
+        check_group_id(group_id)
+        check_text("group member", command.member_id)
+        if command.regex:
+            await study(command.regex, self._topics())
         new_member_id = "" if command.member_id else self._new_member_id("")
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
+            if command.topics is not None or command.regex is not None:
+                self._limits.check_heartbeat(hosted, command)
             return migration.consumer_heartbeat(
                 hosted.group,
                 command._replace(ticket=ticket, new_member_id=new_member_id),
@@ -237,8 +251,8 @@ class GroupCoordinator:
         retention_ms: int = -1,
     ) -> tuple[MillstreamError | None, ...]:
         """Keep offsets; one result for each. Raises what is wrong with the committer."""
-        _check_text("group", group_id)
-        limit_bytes = min(self.settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
+        check_text("group", group_id)
+        limit_bytes = min(self.settings.offset_metadata_max_bytes, LONGEST_TEXT_BYTES)
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
             refusal = steps.commit_error(hosted, committer)
@@ -246,6 +260,7 @@ class GroupCoordinator:
                 return steps.answered(hosted, ticket, refusal)
             results = tuple(metadata_refusal(item.metadata, limit_bytes) for item in offsets)
             kept = [item for item, error in zip(offsets, results, strict=True) if error is None]
+            self._limits.check_commit(hosted, kept)
             now_ms = self._wall.now_ms()
             return Outcome(
                 steps.after_commit(hosted.group, committer.member_id, self._clock.now_ms()),
@@ -292,8 +307,8 @@ class GroupCoordinator:
         That the producer has a transaction under way which `__consumer_offsets` is part of is for
         the caller to see to, with no await between. Raises what is wrong with the committer.
         """
-        _check_group_id(group_id)
-        limit_bytes = min(self.settings.offset_metadata_max_bytes, _LONGEST_TEXT_BYTES)
+        check_group_id(group_id)
+        limit_bytes = min(self.settings.offset_metadata_max_bytes, LONGEST_TEXT_BYTES)
         topics = self._topics()
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
@@ -305,6 +320,7 @@ class GroupCoordinator:
                 for item in offsets
             )
             kept = [item for item, error in zip(offsets, results, strict=True) if error is None]
+            self._limits.check_commit(hosted, kept)
             records = commit_records(group_id, kept, now_ms=self._wall.now_ms())
             return Outcome(hosted.group, records, (Reply(ticket, results),))
 
@@ -475,25 +491,3 @@ def _topic_refusal(item: OffsetToCommit, topics: TopicsView) -> MillstreamError 
     if not 0 <= item.partition < facts.partitions:
         return UnknownPartition(item.topic, item.partition, count=facts.partitions)
     return None
-
-
-def _check_group_id(group_id: str) -> None:
-    if not group_id:
-        raise InvalidName(kind="group", name=group_id, expected="a name that is not empty")
-    _check_text("group", group_id)
-
-
-def _check_texts(command: Join) -> None:
-    """Everything that a record will hold must fit into one."""
-    _check_text("static member", command.instance_id or "")
-    _check_text("client", command.client_id)
-    _check_text("protocol type", command.protocol_type)
-    for protocol in command.protocols:
-        _check_text("protocol", protocol.name)
-
-
-def _check_text(kind: str, text: str) -> None:
-    # A character is at most four bytes: most texts need not be encoded to see that they fit.
-    if len(text) * 4 > _LONGEST_TEXT_BYTES and len(text.encode()) > _LONGEST_TEXT_BYTES:
-        expected = f"at most {_LONGEST_TEXT_BYTES} bytes"
-        raise InvalidName(kind=kind, name=text[:40] + "...", expected=expected)

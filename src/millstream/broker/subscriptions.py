@@ -30,6 +30,7 @@ from millstream.clock import Clock
 from millstream.errors import (
     InvalidName,
     InvalidSetting,
+    LimitReached,
     MillstreamError,
     NotInFlight,
     SubscriptionConflict,
@@ -187,6 +188,10 @@ class Subscriptions:
         return topic
 
     def _create(self, topic: Topic, name: str, settings: SubscriptionSettings) -> None:
+        limit = self._tools.limits.max_count
+        if len(self._hosted) >= limit:
+            setting = "subscription.max.count"
+            raise LimitReached(kind="subscriptions", limit=limit, setting=setting)
         floors = _floors(topic, settings.start)
         self._store.create((topic.name, name), settings, floors)
         hosted = HostedSubscription(

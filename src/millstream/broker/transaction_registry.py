@@ -106,6 +106,11 @@ class TransactionRegistry:
         """Safe against those that come and go meanwhile."""
         return iter(tuple(self._by_name.values()))
 
+    @property
+    def count(self) -> int:
+        """How many have a producer."""
+        return len(self._by_producer)
+
     def find(self, transactional_id: str) -> HostedTransaction:
         """An empty one, which is not kept, for what is not known."""
         return self._by_name.get(transactional_id) or HostedTransaction(transactional_id)

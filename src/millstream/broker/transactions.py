@@ -42,6 +42,7 @@ from millstream.clock import Clock
 from millstream.errors import (
     InvalidRequest,
     InvalidTransactionState,
+    LimitReached,
     MillstreamError,
     Unavailable,
     UnknownProducer,
@@ -164,6 +165,13 @@ class TransactionCoordinator:
             return after
 
         hosted = self.registry.find(command.transactional_id)
+        if hosted.transaction is None and self.registry.count >= self.settings.ids_max_count:
+            self.registry.release(hosted)
+            raise LimitReached(
+                kind="transactional ids",
+                limit=self.settings.ids_max_count,
+                setting="millstream.transactional.ids.max.count",
+            )
         return await self._turns.ask(self.registry.keep(hosted), work)
 
     async def _initialised(self, hosted: HostedTransaction, command: InitProducer) -> Transaction:

@@ -8,6 +8,8 @@
     │   ├── InvalidRecord        the topic takes no record like this one
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
+    │   ├── TooManyElements      the request lists more than the broker takes at once
+    │   ├── MemberTooLarge       a group member has more metadata than the broker keeps
     │   ├── BodyTooLarge         the request is larger than a door takes
     │   ├── BodyStalled          the rest of the request did not come in time
     │   ├── UnsupportedMediaType the request is of a kind that a door does not know
@@ -80,6 +82,8 @@
     │   ├── DiskFull             the write did not happen; free space and try again
     │   ├── TooManyFiles         the process may open no more; raise its limit
     │   ├── GroupFull            the group has as many members as it may have
+    │   ├── GroupsFull           groups take as much memory as they may
+    │   ├── LimitReached         there are as many of these things as there may be
     │   ├── ConcurrentTransaction  the transaction before is still being ended
     │   ├── UnstableOffset       a transaction may yet change the offset
     │   ├── Unreachable          no broker answers at this address
@@ -115,10 +119,12 @@ from millstream.errors.groups import (
     FencedInstance,
     FencedMember,
     GroupFull,
+    GroupsFull,
     IllegalGeneration,
     InconsistentProtocol,
     InvalidTimeout,
     MemberIdRequired,
+    MemberTooLarge,
     MetadataTooLarge,
     NonEmptyGroup,
     RebalanceInProgress,
@@ -161,9 +167,11 @@ from millstream.errors.requests import (
     InvalidRegex,
     InvalidSetting,
     InvalidSettings,
+    LimitReached,
     MalformedMessage,
     OffsetOutOfRange,
     TimedOut,
+    TooManyElements,
     UnknownLeaderEpoch,
     UnknownPartition,
     UnknownTopic,
@@ -238,6 +246,7 @@ __all__ = [
     "FencedMember",
     "FencedProducer",
     "GroupFull",
+    "GroupsFull",
     "HungUp",
     "IllegalGeneration",
     "InconsistentProtocol",
@@ -256,8 +265,10 @@ __all__ = [
     "InvalidTransactionState",
     "InvalidTransactionTimeout",
     "JavaMissing",
+    "LimitReached",
     "MalformedMessage",
     "MemberIdRequired",
+    "MemberTooLarge",
     "MessageTooLarge",
     "MetadataTooLarge",
     "MillstreamError",
@@ -288,6 +299,7 @@ __all__ = [
     "Superseded",
     "TableConflict",
     "TimedOut",
+    "TooManyElements",
     "TooManyFiles",
     "TransactionExpired",
     "TransactionLost",

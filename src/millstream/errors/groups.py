@@ -145,6 +145,35 @@ class UnreleasedInstance(FencedInstance):
 
 
 @dataclass(eq=False, kw_only=True)
+class MemberTooLarge(InvalidRequest):
+    """A member has more metadata, or a larger assignment, than the broker keeps."""
+
+    member: str
+    size: int
+    limit: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.size} bytes for group member {self.member!r}: at most {self.limit} are allowed "
+            "(millstream.group.member.max.bytes)"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class GroupsFull(Unavailable):
+    """Groups take as much memory as they may."""
+
+    group: str
+    limit: int
+
+    def __str__(self) -> str:
+        return (
+            f"no room for more of group {self.group!r}: all groups together may take {self.limit} "
+            "bytes of memory (millstream.groups.max.bytes)"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
 class GroupFull(Unavailable):
     """The group has as many members as it may have."""
 

@@ -19,6 +19,19 @@ class MalformedMessage(InvalidRequest):
 
 
 @dataclass(eq=False)
+class TooManyElements(InvalidRequest):
+    """A request lists more than we take at once."""
+
+    field: str
+
+    def __str__(self) -> str:
+        return (
+            f"too many elements, counted up to {self.field}: ask for less at once, or raise "
+            "millstream.request.max.elements"
+        )
+
+
+@dataclass(eq=False)
 class BodyTooLarge(InvalidRequest):
     """A request holds more than we take at once."""
 
@@ -180,6 +193,18 @@ class UnknownLeaderEpoch(Conflict):
 
     def __str__(self) -> str:
         return f"leader epoch {self.epoch} is not known here: ask for the metadata again"
+
+
+@dataclass(eq=False, kw_only=True)
+class LimitReached(Unavailable):
+    """There are as many things of a kind as there may be."""
+
+    kind: str
+    limit: int
+    setting: str
+
+    def __str__(self) -> str:
+        return f"there are {self.limit} {self.kind}, and {self.setting} allows no more"
 
 
 @dataclass(eq=False, kw_only=True)

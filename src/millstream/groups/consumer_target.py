@@ -69,7 +69,7 @@ def _subscriptions(group: ConsumerGroup, topics: TopicsView) -> Mapping[str, fro
     regexes = {member.metadata.regex for member in group.members.values()} - {None, ""}
     matching = {
         text: frozenset(
-            name for name, facts in topics.items() if not facts.is_internal and regex.matches(name)
+            name for name, facts in topics.items() if not facts.is_internal and regex.chooses(name)
         )
         for text, regex in ((text, compiled(text)) for text in regexes if text)
     }

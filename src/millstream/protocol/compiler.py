@@ -6,7 +6,7 @@ comes from outside gets into it: only names and numbers of the declarations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.errors import MalformedMessage
@@ -15,13 +15,15 @@ from millstream.protocol.composite_types import Nested
 from millstream.protocol.emitter import ReadEmitter, Unit, WriteEmitter
 from millstream.protocol.notation import Struct
 
-Reader = Callable[[primitives.Buffer, int, int], tuple[Any, int]]
+Reader = Callable[[primitives.Buffer, int, int, int], tuple[Any, int, int]]
 Writer = Callable[[Any], list[Any]]
+SliceWriter = Callable[[Any], Iterator[bytes]]
 
 _RUNTIME: dict[str, object] = {
     "SHORT_VARINTS": primitives.SHORT_VARINTS,
     "bad_presence": primitives.bad_presence,
     "bad_size": primitives.bad_size,
+    "too_many": primitives.too_many,
     "new": object.__new__,
     "read_long_size": primitives.read_long_size,
     "read_tags": primitives.read_tags,
@@ -31,12 +33,15 @@ _RUNTIME: dict[str, object] = {
 
 
 def compile_reader(cls: type[Struct], version: int) -> Reader:
-    """A function from (buffer, position, end) to (value, position after it)."""
+    """A function from (buffer, position, end, elements that it may have) to a value.
+
+    With it come the position after it, and how many elements of the allowed are left.
+    """
     unit = _unit(cls, version)
     code = ReadEmitter(unit)
     Nested(cls).emit_read(code, "message", cls.__name__, is_nullable=False)
-    code.line("return message, position")
-    code.finish("read", "buffer, position, end")
+    code.line("return message, position, left")
+    code.finish("read", "buffer, position, end, left")
     reader: Reader = _execute(unit, f"<reader of {cls.__name__} {version}>")["read"]
     return reader
 
@@ -51,6 +56,19 @@ def compile_writer(cls: type[Struct], version: int) -> Writer:
     code.line("return parts")
     code.finish("write", "message")
     writer: Writer = _execute(unit, f"<writer of {cls.__name__} {version}>")["write"]
+    return writer
+
+
+def compile_slice_writer(cls: type[Struct], version: int) -> SliceWriter:
+    """A generator function from a value to slices of its bytes, made when they are asked for."""
+    unit = _unit(cls, version)
+    code = WriteEmitter(unit, slices=True)
+    code.declare("parts = []")
+    code.declare("append = parts.append")
+    Nested(cls).emit_write(code, "message", is_nullable=False)
+    code.line("yield b''.join(parts)")
+    code.finish("write", "message")
+    writer: SliceWriter = _execute(unit, f"<slices of {cls.__name__} {version}>")["write"]
     return writer
 
 

@@ -40,6 +40,7 @@ class Array(Sized):
         # Even of things that take no room there are never more than bytes, so that a lying
         # count cannot make us build a huge list.
         code.check_size(size, unit_bytes=max(needed, 1), label=label)
+        code.take_elements(size, label=label)
         if _is_plain(element):
             read = unit.bind("read_plain", PlainArray(element.code).read)
             code.line(f"{target} = {read}(buffer, position, {size})")
@@ -61,6 +62,7 @@ class Array(Sized):
             return
         with code.block(f"for {item} in {items}:"):
             self._element.emit_write(code, item, is_nullable=False)
+            code.end_slice()
 
 
 def _is_plain(element: WireType) -> TypeGuard[FixedWidth]:
@@ -123,7 +125,9 @@ class Nested(WireType):
         if unit.is_flexible:
             tags = _emit_tag_table(unit, tagged)
             with code.block("if buffer[position]:"):
-                code.line(f"position = read_tags({value}, buffer, position, end, {tags})")
+                code.line(
+                    f"position, left = read_tags({value}, buffer, position, end, {tags}, left)"
+                )
             with code.block("else:"):
                 code.line("position += 1")
 
@@ -167,8 +171,8 @@ def _emit_tag_table(unit: Unit, tagged: list[Member]) -> str:
         function = unit.name("read_tag")
         inner = ReadEmitter(unit)
         kind.emit_read(inner, "content", name, is_nullable=field.is_nullable_in(unit.version))
-        inner.line("return content, position")
-        inner.finish(function, "buffer, position, end")
+        inner.line("return content, position, left")
+        inner.finish(function, "buffer, position, end, left")
         rows.append(f"{field.tag}: ({name!r}, {function})")
     table = unit.name("tags")
     unit.add(f"{table} = {{{', '.join(rows)}}}")

@@ -4,8 +4,8 @@ Fixed-width values are not read or written at once: they are collected, and the 
 becomes one call of `unpack_from` or `pack`, also across the borders of structs. Whatever depends
 on the position in the buffer ends the run.
 
-Generated code has these variables: `buffer`, `position` and `end` in a reader, `append` in a
-writer.
+Generated code has these variables: `buffer`, `position`, `end` and `left`, the number of elements
+that may yet come, in a reader; `parts` and its `append` in a writer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from itertools import count
 
 SMALL_VARINT = 0x80
+_SLICE_PARTS = 4096
+"""Pieces of bytes that are joined to a slice: some tens of KiB, a few milliseconds of work."""
 
 
 class Unit:
@@ -115,6 +117,12 @@ class ReadEmitter(Emitter):
         with self.block(f"if not 0 <= {needed} <= end - position:"):
             self.line(f"raise bad_size({label!r}, {size}, end - position)")
 
+    def take_elements(self, count: str, *, label: str) -> None:
+        """Refuse more elements than a message may have, before any of them is built."""
+        self.line(f"left -= {count}")
+        with self.block("if left < 0:"):
+            self.line(f"raise too_many({label!r})")
+
     def _emit_run(self, layout: struct.Struct, places: list[str]) -> None:
         unpack = self.unit.bind("unpack", layout.unpack_from)
         self.declare(f"({', '.join(places)},) = {unpack}(buffer, position)")
@@ -122,7 +130,18 @@ class ReadEmitter(Emitter):
 
 
 class WriteEmitter(Emitter):
-    """Source that writes."""
+    """Source that writes: all at once, or in slices."""
+
+    def __init__(self, unit: Unit, *, slices: bool = False) -> None:
+        super().__init__(unit)
+        self._slices = slices
+
+    def end_slice(self) -> None:
+        """Between two elements: hand out what has been written, if it is enough for a slice."""
+        if self._slices:
+            with self.block(f"if len(parts) > {_SLICE_PARTS}:"):
+                self.line("yield b''.join(parts)")
+                self.line("parts.clear()")
 
     def part(self, expression: str) -> None:
         """Append bytes."""

@@ -11,16 +11,18 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from millstream.errors import MalformedMessage
+from millstream.errors import MalformedMessage, TooManyElements
 
 Buffer = bytes | bytearray | memoryview
-ReadValue = Callable[[Buffer, int, int], tuple[Any, int]]
+ReadValue = Callable[[Buffer, int, int, int], tuple[Any, int, int]]
 
 # What a reader runs into when bytes are missing or are not text.
 UNREADABLE: Final = (IndexError, struct.error, UnicodeDecodeError)
 
 _VARINT_BYTES: Final = 5
 _SHORT_ARRAY: Final = 8
+_MOST_TAGS: Final = 32
+"""More than the protocol has: only those that nobody knows take time and are of no use."""
 
 
 def _encode_varint(value: int) -> bytes:
@@ -87,6 +89,11 @@ def bad_size(name: str, size: int, left: int) -> MalformedMessage:
     return MalformedMessage(f"{name} has size {size} with {left} bytes left")
 
 
+def too_many(name: str) -> TooManyElements:
+    """What to raise when a message would have more elements than it may."""
+    return TooManyElements(name)
+
+
 def bad_presence(name: str, mark: int) -> MalformedMessage:
     """What to raise when a byte says neither that a struct follows nor that none does."""
     return MalformedMessage(f"{name} has presence {mark}, which is neither 1 nor -1")
@@ -98,9 +105,16 @@ def read_tags(
     position: int,
     end: int,
     known: Mapping[int, tuple[str, ReadValue]],
-) -> int:
-    """Read a struct's tagged fields into `value`; the position after them."""
+    left: int,
+) -> tuple[int, int]:
+    """Read a struct's tagged fields into `value`; the position after them, and `left` after them.
+
+    Each counts as an element.
+    """
     count, position = read_varint(buffer, position)
+    left -= count
+    if left < 0:
+        raise too_many("tagged fields")
     unknown: dict[int, bytes] = {}
     previous = -1
     for _ in range(count):
@@ -113,7 +127,7 @@ def read_tags(
             raise MalformedMessage(f"tag {tag} comes after tag {previous}")
         if tag in known:
             name, read = known[tag]
-            content, position = read(buffer, position, stop)
+            content, position, left = read(buffer, position, stop, left)
             setattr(value, name, content)
             if position != stop:
                 raise MalformedMessage(f"{name} is not as long as its tag says")
@@ -123,12 +137,14 @@ def read_tags(
         previous = tag
     if unknown:
         value.unknown_tags = unknown
-    return position
+    return position, left
 
 
 def skip_tags(buffer: Buffer, position: int, end: int) -> int:
     """The position after the tagged fields at `position`, which nobody wants to know."""
     count, position = read_varint(buffer, position)
+    if count > _MOST_TAGS:
+        raise MalformedMessage(f"{count} tagged fields")
     for _ in range(count):
         _, position = read_varint(buffer, position)
         size, position = read_varint(buffer, position)

@@ -35,9 +35,22 @@ class GroupSettings:
     )
     max_size: int = setting(
         "group.max.size",
-        INT_MAX,
+        10_000,
         Whole(1, INT_MAX),
         "Most members that a group may have.",
+    )
+    member_max_bytes: int = setting(
+        "millstream.group.member.max.bytes",
+        1024 * 1024,
+        Whole(1024, INT_MAX),
+        "Most bytes that one member may have in a group: its metadata, or its assignment.",
+    )
+    groups_max_bytes: int = setting(
+        "millstream.groups.max.bytes",
+        128 * 1024 * 1024,
+        Whole(1024, LONG_MAX),
+        "Most memory that members, subscriptions and committed offsets of all groups may take; "
+        "what needs more is refused.",
     )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",

@@ -42,6 +42,13 @@ class KafkaSettings:
         Whole(1024, INT_MAX),
         "Largest request that carries no records; a connection that announces one is closed.",
     )
+    request_max_elements: int = setting(
+        "millstream.request.max.elements",
+        50_000,
+        Whole(1000, INT_MAX),
+        "Most topics, partitions, groups and such that one request may list, taken together; "
+        "a request that lists more is refused.",
+    )
     receive_max_ms: int = setting(
         "millstream.request.receive.max.ms",
         10_000,

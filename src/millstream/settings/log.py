@@ -126,6 +126,12 @@ class LogSettings:
         Whole(1, LONG_MAX),
         "An idempotent producer that is silent for this long is forgotten.",
     )
+    producer_ids_max_count: int = setting(
+        "millstream.producer.ids.max.count",
+        20_000,
+        Whole(100, INT_MAX),
+        "Most idempotent producers that a partition remembers; the longest silent go first.",
+    )
 
     compression_type: str = setting(
         "compression.type",

@@ -10,7 +10,7 @@ from millstream.settings.domain import Whole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionLimits:
-    """How much one subscription may hold."""
+    """How much one subscription may hold, and how many there may be."""
 
     max_in_flight: int = setting(
         "subscription.max.in.flight",
@@ -29,6 +29,13 @@ class SubscriptionLimits:
         1_000_000,
         Whole(1, 100_000_000),
         "Most messages of a partition that wait for their time; those behind wait as well.",
+    )
+
+    max_count: int = setting(
+        "subscription.max.count",
+        10_000,
+        Whole(1, 1_000_000),
+        "Most subscriptions that there may be, of all topics; another one is refused.",
     )
 
     def __post_init__(self) -> None:

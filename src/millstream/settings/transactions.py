@@ -27,5 +27,12 @@ class TransactionSettings:
         "A transactional id that was not used for this time is forgotten.",
     )
 
+    ids_max_count: int = setting(
+        "millstream.transactional.ids.max.count",
+        100_000,
+        Whole(1, INT_MAX),
+        "Most transactional ids that are known at once; another one is refused.",
+    )
+
     def __post_init__(self) -> None:
         check(self)

@@ -119,6 +119,7 @@ class LocalLog:
             self._filesystem, self._chain, snapshots, now_ms=self._clock.now_ms()
         )
         self.producers = restored.states
+        self.producers.max_count = self._settings.producer_ids_max_count
         self._snapshot_offset = restored.snapshot_offset
         self.report.notes += restored.faults
         self._start_offset = settled_log_start(

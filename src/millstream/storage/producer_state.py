@@ -42,6 +42,8 @@ from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.transaction_state import TransactionStates
 
 BATCHES_KEPT: Final = 5
+_MAX_COUNT: Final = 20_000
+"""Until a log says how many it is to remember."""
 MAX_SEQUENCE: Final = 2**31 - 1
 # A batch with either is part of a transaction, or ends one.
 TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
@@ -106,9 +108,11 @@ class OpenTransaction(NamedTuple):
 class ProducerStates:
     """The producers of one partition, and their transactions."""
 
-    __slots__ = ("_entries", "_replaced", "transactions")
+    __slots__ = ("_entries", "_replaced", "max_count", "transactions")
 
     def __init__(self) -> None:
+        self.max_count = _MAX_COUNT
+        """Past so many producers, those that were silent for longest are forgotten."""
         self.transactions = TransactionStates()
         self._entries: dict[int, _Entry] = {}
         # Invariant: what each producer touched since the last mark was then, None if unknown.
@@ -218,6 +222,8 @@ class ProducerStates:
         self._replaced.setdefault(producer_id, entry)
         batch = (base_sequence, last_sequence, base_offset, last_offset, timestamp_ms)
         if entry is None:
+            if len(self._entries) >= self.max_count:
+                self._make_room()
             self._entries[producer_id] = (producer_epoch, (batch,), _NONE)
             return
         epoch, batches, coordinator_epoch = entry
@@ -321,7 +327,8 @@ class ProducerStates:
         """Forget all that was recorded since the last mark, because it was not written."""
         for producer_id, entry in self._replaced.items():
             if entry is None:
-                del self._entries[producer_id]
+                # Not there if room was made for others since.
+                self._entries.pop(producer_id, None)
             else:
                 self._entries[producer_id] = entry
         self._replaced.clear()
@@ -340,6 +347,19 @@ class ProducerStates:
             for producer_id, entry in self._entries.items()
             if entry[1][-1][4] > newest_expired_ms or producer_id in under_way
         }
+
+    def _make_room(self) -> None:
+        """Forget the tenth of the producers that was silent for longest."""
+        under_way, replaced = self.transactions.under_way, self._replaced
+        last_ms = sorted(entry[1][-1][4] for entry in self._entries.values())
+        newest_doomed_ms = last_ms[len(last_ms) // 10]
+        doomed = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry[1][-1][4] <= newest_doomed_ms and producer_id not in under_way
+        ]
+        for producer_id in doomed[: len(last_ms) // 10 + 1]:
+            replaced.setdefault(producer_id, self._entries.pop(producer_id))
 
     def truncate(self, end_offset: int) -> bool:
         """Forget the batches that reach to or past `end_offset`; whether there were any.
@@ -362,6 +382,7 @@ class ProducerStates:
     def copy(self) -> ProducerStates:
         """The same state, which goes its own way from here on. Cheap: entries are immutable."""
         copied = ProducerStates()
+        copied.max_count = self.max_count
         copied._entries = self._entries.copy()
         copied.transactions = self.transactions.copy()
         return copied

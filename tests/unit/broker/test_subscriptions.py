@@ -15,6 +15,7 @@ from millstream.errors import (
     InvalidMessageId,
     InvalidName,
     InvalidSetting,
+    LimitReached,
     NotInFlight,
     SubscriptionConflict,
     Unavailable,
@@ -496,3 +497,15 @@ def test_acknowledgement_that_found_no_space_is_told_and_stored_when_there_is(
     home = home.restarted("lost")
     assert home.received() == [b"b"]
     home.close()
+
+
+def test_subscriptions_are_bounded() -> None:
+    async def main() -> None:
+        await home.subscribe("second")
+        with pytest.raises(LimitReached, match=r"subscription\.max\.count"):
+            await home.subscribe("third")
+        # One that is there already is no other.
+        await home.subscribe("second")
+
+    with subscribed(limits=SubscriptionLimits(max_count=2)) as home:
+        home.run(main())

@@ -93,11 +93,52 @@ def test_what_makes_others_backtrack_for_ever_is_answered_at_once(expression: st
     assert not TopicRegex(expression).matches("a" * 249)
 
 
-def test_memory_of_an_expression_is_bounded() -> None:
-    regex = TopicRegex("(a?b?c?.?){200}")
-    for number in range(200):
-        assert regex.matches(f"{number}-abc")
-    assert len(regex._moves) < 200
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *("(.?){999}", "(.?){999,}", "((.?){30}){30}", "(a|.)*.{0,900}", ".*a.{300}"),
+        *("(.{1,50}){19}x", "[a-z]{1,900}[^a]{1,90}q", "(a*|.?){400}", "((a?)*(b?)*){100}"),
+    ],
+)
+def test_repetitions_cost_no_more_than_the_links_that_an_expression_may_have(
+    expression: str,
+) -> None:
+    names = [f"{number}{letter * 246}" for number in range(10, 40) for letter in "abz"]
+    with contextlib.suppress(InvalidRegex):
+        regex = TopicRegex(expression)
+        for name in names:
+            regex.matches(name)
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("a" * 4097, "at most 4096"),
+        (".{1000}.{1000}.", "too large"),
+        ("(a?b?c?.?){200}", "too many different things"),
+        ("|".join("[ab]x" for _ in range(4_000_000)), "at most 4096"),
+    ],
+)
+def test_expressions_that_cost_too_much_are_refused(expression: str, reason: str) -> None:
+    with pytest.raises(InvalidRegex, match=reason) as refusal:
+        TopicRegex(expression)
+    assert len(str(refusal.value)) < 1000
+
+
+def test_long_list_of_topics_is_an_expression() -> None:
+    regex = TopicRegex("|".join(f"orders-{number}" for number in range(180)))
+    assert regex.matches("orders-179")
+    assert not regex.matches("orders-180")
+
+
+def test_what_was_found_out_about_a_name_is_remembered() -> None:
+    regex = TopicRegex("orders-.*")
+    assert [regex.chooses(name) for name in ["orders-1", "bills", "orders-1", "bills"]] == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 @given(st.text(max_size=12))

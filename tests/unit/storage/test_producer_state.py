@@ -421,3 +421,39 @@ def producer(batches: int) -> bytes:
 def test_well_sealed_nonsense_is_refused(snapshot: Any) -> None:
     with pytest.raises(CorruptData):
         ProducerStates.load(snapshot, path="p")
+
+
+def _many(count: int, *, max_count: int) -> ProducerStates:
+    states = ProducerStates()
+    states.max_count = max_count
+    for number in range(count):
+        states.mark()
+        states.record(number, 0, 0, 0, number, number, number)
+    return states
+
+
+def test_producers_that_were_silent_for_longest_make_room_for_others() -> None:
+    states = _many(1000, max_count=100)
+    known = [producer.producer_id for producer in states.producers()]
+    assert len(known) <= 100
+    assert known == list(range(1000 - len(known), 1000))
+
+
+def test_append_that_fails_brings_back_the_producers_that_made_room_for_it() -> None:
+    states = _many(100, max_count=100)
+    before = list(states.producers())
+    states.mark()
+    for number in range(1000, 1300):
+        states.record(number, 0, 0, 0, number, number, number)
+    states.rollback()
+    assert sorted(states.producers()) == before
+
+
+def test_producer_whose_transaction_is_under_way_makes_no_room() -> None:
+    states = ProducerStates()
+    states.max_count = 10
+    batch = transactional_batch(0, producer=PRODUCER)
+    states.record_transactional(parse_header(batch), batch, base_offset=0, timestamp_ms=0)
+    for number in range(1000, 1100):
+        states.record(number, 0, 0, 0, number, number, number)
+    assert PRODUCER in {producer.producer_id for producer in states.producers()}

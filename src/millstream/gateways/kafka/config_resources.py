@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
@@ -10,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, MillstreamError
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.context import Context
 
 Changes = Mapping[str, str | None]
@@ -54,7 +54,7 @@ async def alter_each(
         return each, None
 
     asked = {(each.resource_type, each.resource_name): each for each in resources}
-    return await asyncio.gather(*map(outcome, asked.values()))
+    return await gather_slices(outcome, list(asked.values()))
 
 
 async def _alter(

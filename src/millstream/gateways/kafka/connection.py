@@ -4,7 +4,8 @@ Requests are begun in the order in which they came and answered in that order, a
 them has to wait. A request that cannot be understood ends the connection, with a line in the log.
 
 Backpressure: a connection is not read while its client leaves answers unread, has too many
-requests unanswered, or needs memory for a large request that others use.
+requests unanswered, needs memory for a large request that others use, or has to wait until its next
+request may begin (see Admission).
 Only produce requests may be large: what others consist of is taken apart into many small objects.
 Cost: benchmarks/small_requests.py.
 """
@@ -17,7 +18,14 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from millstream.broker.connections import ConnectionDescription
-from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError, Superseded
+from millstream.errors import (
+    InvalidRequest,
+    MalformedMessage,
+    MillstreamError,
+    Superseded,
+    TooManyElements,
+)
+from millstream.gateways.kafka.admission import SMALL_BYTES
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
@@ -28,13 +36,13 @@ from millstream.gateways.kafka.handlers import (
     produce,
     sync_group,
 )
+from millstream.gateways.kafka.replies import answer, bad_size, framed, refusal
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
 from millstream.protocol.apis import is_flexible
-from millstream.protocol.codec import decode_prefix, encode_parts
+from millstream.protocol.codec import decode_prefix
 from millstream.protocol.headers import read_client_id, response_header
-from millstream.protocol.notation import Struct
 
 if TYPE_CHECKING:
     from millstream.gateways.kafka.listener import Door
@@ -57,7 +65,7 @@ class _Pending(NamedTuple):
 
     place: Place
     header: bytes
-    version: int
+    size: int
     api_key: int
     began_ns: int
 
@@ -98,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self._advertised = ("", 0)
         self._unread = False
         self._lacks_memory = False
+        self._must_wait = False
+        self._is_busy = self._was_large = False
         self._turn_left = 0
         self._has_more = False
         self._will_go_on = False
@@ -131,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         for task in self._tasks:
             task.cancel()
         self._door.pool.leave(self._go_on)
+        self._door.admission.leave(self._go_on)
         self._buffer.close()
 
     def eof_received(self) -> None:
@@ -161,17 +172,20 @@ class Connection(asyncio.BufferedProtocol):
         raw, view, start, end = buffer.raw, buffer.view, buffer.start, buffer.end
         needed = _SIZE_BYTES
         self._turn_left = _TURN_REQUESTS
+        self._must_wait = False
         try:
             while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
                 if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
-                    raise MalformedMessage(_bad_size(size, self._door.settings.request_max_bytes))
+                    raise MalformedMessage(bad_size(size, self._door.settings.request_max_bytes))
                 needed = _SIZE_BYTES + size
                 if end - start < needed:
                     if size > self._door.settings.control_request_max_bytes:
                         needed = self._worth(view, start, end, size)
                     break
-                self._begin(raw, view, start + _SIZE_BYTES, start + needed)
+                if not self._begin(raw, view, start + _SIZE_BYTES, start + needed):
+                    self._must_wait = True
+                    break
                 start += needed
                 needed = _SIZE_BYTES
             self._producing.flush()
@@ -200,6 +214,10 @@ class Connection(asyncio.BufferedProtocol):
             self._waits_since_ms = self.last_used_ms
         buffer.start = start
         self._lacks_memory = not buffer.settle(max(needed, left))
+        if self._was_large and not left:
+            # Only records come again and again: for other requests no large buffer is kept.
+            buffer.release()
+            self._was_large = False
         if self._lacks_memory:
             self._door.pool.wait(self._go_on)
         self._has_more = left > 0 and not self._turn_left
@@ -224,12 +242,12 @@ class Connection(asyncio.BufferedProtocol):
                 f"where millstream.control.request.max.bytes is {limit}"
             )
 
-    def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> None:
-        """Begin one request. Hot: produce requests come by the thousand."""
+    def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> bool:
+        """Begin one request, unless it has to wait. Hot: produce requests come by the thousand."""
         api_key, version, correlation_id = _unpack_header(view, start)
         if api_key == produce.API_KEY and _OLDEST_PRODUCE <= version <= _NEWEST_PRODUCE:
             self._producing.add(raw, view, start, end, version, correlation_id)
-            return
+            return True
         self._turn_left -= 1
         # What was asked before comes first.
         self._producing.flush()
@@ -243,19 +261,54 @@ class Connection(asyncio.BufferedProtocol):
                 # Who only sends and fetches names itself nowhere else that is looked at.
                 self._client_id = read_client_id(frame, flexible=False)[0] or ""
             self._times.answered(api_key, self._times.began_ns)
-        else:
+        elif self._door.admission.admit(len(frame), self._go_on):
             self._dispatch(frame, api_key, version, correlation_id)
+        else:
+            return False
+        return True
 
     def _dispatch(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
+        """Begin a request that was admitted."""
+        self._was_large = (size := len(frame)) > SMALL_BYTES
+        try:
+            pending = self._run(frame, api_key, version, correlation_id)
+        except BaseException:
+            self._door.admission.release(size)
+            raise
+        if pending is None or api_key in _WAITING:
+            self._door.admission.release(size)
+        else:
+            # It works in slices, and has perhaps not done yet what it is to do before the next.
+            self._is_busy = size > SMALL_BYTES
+
+    def _run(
+        self, frame: memoryview, api_key: int, version: int, correlation_id: int
+    ) -> _Pending | None:
+        """Answer a request, or begin to: then what is to be answered."""
         route = ROUTES.get(api_key)
         if route is None or not route.oldest <= version <= route.newest:
             raise InvalidRequest(f"version {version} of API {api_key} is not supported")
         flexible = is_flexible(api_key, version)
         client_id, position = read_client_id(frame, flexible=flexible)
         self._client_id = client_id or ""
+        header = response_header(correlation_id, flexible=flexible)
         # Bytes after a request's end are let be, as Kafka does: librdkafka asks for all topics with
         # a request that has three too many.
-        request, _ = decode_prefix(route.request, version, frame, position)
+        try:
+            request, _ = decode_prefix(
+                route.request,
+                version,
+                frame,
+                position,
+                max_elements=self._door.settings.request_max_elements,
+            )
+        except TooManyElements as error:
+            self._answers.send(framed(header, [refusal(error, api_key, version)]))
+            _log.warning(
+                "kafka: %(peer)s: %(api)s is refused: %(reason)s",
+                {"peer": self._peer, "api": route.name, "reason": error},
+            )
+            return None
         context = Context(
             self._door.broker,
             version,
@@ -264,25 +317,23 @@ class Connection(asyncio.BufferedProtocol):
             self._number,
             self._advertised,
         )
-        header = response_header(correlation_id, flexible=flexible)
-        reply, task = run_eagerly(route.handle(request, context))
+        body, task = run_eagerly(answer(route, request, context))
         if task is None:
-            assert reply is not None
-            self._answers.send(_framed(header, reply, version))
+            assert body is not None
+            self._answers.send(framed(header, body))
             self._times.answered(api_key, self._times.began_ns)
-            return
-        pending = _Pending(
-            self._answers.take_place(request_bytes=len(frame)),
-            header,
-            version,
-            api_key,
-            self._times.began_ns,
-        )
+            return None
+        place = self._answers.take_place(request_bytes=len(frame))
+        pending = _Pending(place, header, len(frame), api_key, self._times.began_ns)
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finish(done, route, pending))
+        return pending
 
-    def _finish(self, task: asyncio.Task[Struct], route: Route, pending: _Pending) -> None:
+    def _finish(self, task: asyncio.Task[list[bytes]], route: Route, pending: _Pending) -> None:
         self._tasks.discard(task)
+        if pending.api_key not in _WAITING:
+            self._door.admission.release(pending.size)
+            self._is_busy = False
         if task.cancelled() or self._is_ending:
             return
         error = task.exception()
@@ -294,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._abort()
             return
-        pending.place.fill(_framed(pending.header, task.result(), pending.version))
+        pending.place.fill(framed(pending.header, task.result()))
         if pending.api_key in _WAITING:
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
@@ -304,10 +355,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_clogged(self) -> bool:
-        """Whether there are too many answers that the client has not taken."""
+        """Whether there are too many answers that the client has not taken, or is a large one."""
         answers, settings = self._answers, self._door.settings
         return (
             self._unread
+            or self._is_busy
             or answers.unanswered >= settings.pipelined_max_requests
             or answers.held_bytes > settings.unsent_max_bytes
         )
@@ -336,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
             self._work()
 
     def _read_or_not(self) -> None:
-        should = not (self._is_clogged or self._lacks_memory or self._has_more)
+        should = not (self._is_clogged or self._lacks_memory or self._must_wait or self._has_more)
         if self._is_ending or self._is_finishing or should == self._is_reading:
             return
         self._is_reading = should
@@ -391,7 +443,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def hoards_since_ms(self) -> int | None:
         """Since when it has kept memory for a request that does not get on; None if it does not."""
-        return self._waits_since_ms if self._buffer.is_hoarding else None
+        is_slow = self._buffer.is_hoarding and not self._must_wait
+        return self._waits_since_ms if is_slow else None
 
     def give_way(self) -> None:
         """Hang up on a client that keeps memory which others wait for."""
@@ -441,25 +494,7 @@ class Connection(asyncio.BufferedProtocol):
         self._abort()
 
 
-def _framed(header: bytes, reply: Struct, version: int) -> Parts:
-    body = encode_parts(reply, version)
-    size = len(header) + sum(map(len, body))
-    return [b"".join([_pack_size(size), header, *body])]
-
-
-def _bad_size(size: int, limit: int) -> str:
-    first_bytes = _pack_size(size)
-    if first_bytes.startswith(_TLS_HANDSHAKE) or first_bytes in _HTTP_METHODS:
-        return "it speaks TLS or HTTP, and this port speaks Kafka's protocol, unencrypted"
-    if size < 0 or size > limit:
-        return f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
-    return f"a request of {size} bytes cannot hold a header"
-
-
 _unpack_size = struct.Struct(">i").unpack_from
-_pack_size = struct.Struct(">i").pack
 _unpack_header = struct.Struct(">hhi").unpack_from
 _unpack_api_key = struct.Struct(">h").unpack_from
-_TLS_HANDSHAKE = b"\x16\x03"
-_HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"}
 _NO_TRANSPORT = asyncio.Transport()

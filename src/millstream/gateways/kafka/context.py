@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.broker.broker import Broker
+from millstream.gateways.kafka.admission import Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,5 @@ class Context:
     """The number of the client's connection, counted up from 1 in the order of their coming."""
     advertised: tuple[str, int]
     """Host and port that this client is to connect to."""
+    pace: Pace = field(default_factory=Pace)
+    """For handlers to go over what a request lists: it may be much."""

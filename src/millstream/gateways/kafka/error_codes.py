@@ -80,6 +80,8 @@ class ErrorCode(IntEnum):
 _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MalformedMessage: ErrorCode.INVALID_REQUEST,
+    errors.TooManyElements: ErrorCode.INVALID_REQUEST,
+    errors.MemberTooLarge: ErrorCode.INVALID_REQUEST,
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,
     errors.ChecksumMismatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
@@ -121,6 +123,8 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.DiskFull: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.TooManyFiles: ErrorCode.KAFKA_STORAGE_ERROR,
     errors.GroupFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.GroupsFull: ErrorCode.GROUP_MAX_SIZE_REACHED,
+    errors.LimitReached: ErrorCode.POLICY_VIOLATION,
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.TimedOut: ErrorCode.REQUEST_TIMED_OUT,

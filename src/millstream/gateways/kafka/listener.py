@@ -17,6 +17,7 @@ from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.broker import Broker
 from millstream.broker.connections import ConnectionDescription
 from millstream.broker.topics import Topic, Topics
+from millstream.gateways.kafka.admission import Admission
 from millstream.gateways.kafka.connection import Connection
 from millstream.gateways.kafka.handlers.fetch import Fetch
 from millstream.gateways.kafka.handlers.produce import Producing
@@ -46,6 +47,7 @@ class Door:
         largest_bytes = reserved_bytes(4 + settings.request_max_bytes)
         self.pool = BufferPool(max(settings.buffered_max_bytes, largest_bytes))
         self.cycle = AppendCycle()
+        self.admission = Admission()
         self.connections: set[Connection] = set()
         self._told = split_address(settings.advertised_listener)
         broker.topics.on_deleted.append(_wake)

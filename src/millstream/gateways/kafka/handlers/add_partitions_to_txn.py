@@ -40,15 +40,15 @@ async def handle(
     request: AddPartitionsToTxnRequest, context: Context
 ) -> AddPartitionsToTxnResponse:
     if context.version >= _MANY_TRANSACTIONS:
-        for each in request.transactions:
+        async for each in context.pace.over(request.transactions):
             _hear(each, context)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
                     transactional_id=each.transactional_id,
-                    topic_results=_results(each.topics, await _codes(each, context)),
+                    topic_results=await _results(each.topics, await _codes(each, context), context),
                 )
-                for each in request.transactions
+                async for each in context.pace.over(request.transactions)
             ]
         )
     only = AddPartitionsToTxnTransaction(
@@ -59,7 +59,9 @@ async def handle(
     )
     _hear(only, context)
     codes = await _codes(only, context)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(only.topics, codes))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=await _results(only.topics, codes, context)
+    )
 
 
 def _hear(transaction: AddPartitionsToTxnTransaction, context: Context) -> None:
@@ -78,9 +80,13 @@ async def _codes(
 ) -> Mapping[TopicPartition, int]:
     """What became of each partition."""
     wanted = frozenset(
-        (topic.name, number) for topic in transaction.topics for number in topic.partitions
+        [
+            (topic.name, number)
+            async for topic in context.pace.over(transaction.topics)
+            async for number in context.pace.over(topic.partitions)
+        ]
     )
-    refusals = {place: _refusal(place, context) for place in wanted}
+    refusals = {place: _refusal(place, context) async for place in context.pace.over(wanted)}
     if any(refusals.values()):
         not_tried = ErrorCode.OPERATION_NOT_ATTEMPTED
         return {place: code or not_tried for place, code in refusals.items()}
@@ -94,6 +100,8 @@ async def _codes(
             place: write_code(refusal, API_KEY, context.version)
             for place, refusal in context.broker.transactions.verify(command).items()
         }
+    # Again: another connection may have been heard since.
+    _hear(transaction, context)
     error = None
     try:
         await context.broker.transactions.add_partitions(command)
@@ -114,8 +122,10 @@ def _refusal(place: TopicPartition, context: Context) -> int:
     return ErrorCode.NONE
 
 
-def _results(
-    topics: Iterable[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, int]
+async def _results(
+    topics: Iterable[AddPartitionsToTxnTopic],
+    codes: Mapping[TopicPartition, int],
+    context: Context,
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
@@ -124,8 +134,8 @@ def _results(
                 AddPartitionsToTxnPartitionResult(
                     partition_index=number, partition_error_code=codes[topic.name, number]
                 )
-                for number in topic.partitions
+                async for number in context.pace.over(topic.partitions)
             ],
         )
-        for topic in topics
+        async for topic in context.pace.over(topics)
     ]

@@ -33,7 +33,11 @@ async def handle(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(
-        groups=[await _described(group_id, context) for group_id in request.group_ids]
+        # Each group once: its members may be many.
+        groups=[
+            await _described(group_id, context)
+            async for group_id in context.pace.over(dict.fromkeys(request.group_ids))
+        ]
     )
 
 
@@ -50,7 +54,10 @@ async def _described(group_id: str, context: Context) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=assignor_of(group),
-        members=[_member(group, member, context) for member in group.members.values()],
+        members=[
+            _member(group, member, context)
+            async for member in context.pace.over(group.members.values())
+        ],
     )
 
 

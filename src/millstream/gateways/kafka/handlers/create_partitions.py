@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from millstream.errors import MillstreamError
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.gateways.kafka.replication import Refusal, refuse_assignments
@@ -23,11 +23,15 @@ REQUEST = CreatePartitionsRequest
 
 async def handle(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
-    answers = [
-        _add(topic, context, validate_only=request.validate_only, is_repeated=times[name] > 1)
-        for name, topic in {topic.name: topic for topic in request.topics}.items()
-    ]
-    return CreatePartitionsResponse(results=await asyncio.gather(*answers))
+
+    async def outcome(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        is_repeated = times[topic.name] > 1
+        return await _add(
+            topic, context, validate_only=request.validate_only, is_repeated=is_repeated
+        )
+
+    distinct = list({topic.name: topic for topic in request.topics}.values())
+    return CreatePartitionsResponse(results=await gather_slices(outcome, distinct))
 
 
 async def _add(

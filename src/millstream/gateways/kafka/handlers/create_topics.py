@@ -6,11 +6,11 @@ topic id comes back.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from millstream.broker.broker import NODE_ID
 from millstream.errors import InvalidSetting, MillstreamError
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.config_entries import topic_entries
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
@@ -34,14 +34,15 @@ _BY_DEFAULT = -1
 
 async def handle(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    asked = {topic.name: topic for topic in request.topics}.values()
-    answers = [
-        _create(topic, context, validate_only=request.validate_only)
-        if times[topic.name] == 1
-        else _refuse_repeated(topic)
-        for topic in asked
-    ]
-    return CreateTopicsResponse(topics=await asyncio.gather(*answers))
+    asked = list({topic.name: topic for topic in request.topics}.values())
+
+    async def outcome(topic: CreatableTopic) -> CreatableTopicResult:
+        if times[topic.name] > 1:
+            message = "the request names this topic twice"
+            return _refused(topic, ErrorCode.INVALID_REQUEST, message)
+        return await _create(topic, context, validate_only=request.validate_only)
+
+    return CreateTopicsResponse(topics=await gather_slices(outcome, asked))
 
 
 async def _create(
@@ -91,7 +92,7 @@ def _refuse(asked: CreatableTopic) -> Refusal | None:
     if numbers != list(range(len(numbers))):
         return (
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"partitions {numbers}: expected each from 0 on, once",
+            f"partitions {numbers[:10]}: expected each from 0 on, once",
         )
     return refuse_assignments(each.broker_ids for each in asked.assignments)
 
@@ -114,10 +115,6 @@ def _configs(overrides: dict[str, str], defaults: LogSettings) -> list[Creatable
         )
         for entry in topic_entries(overrides, defaults)
     ]
-
-
-async def _refuse_repeated(asked: CreatableTopic) -> CreatableTopicResult:
-    return _refused(asked, ErrorCode.INVALID_REQUEST, "the request names this topic twice")
 
 
 def _refused(asked: CreatableTopic, code: int, message: str) -> CreatableTopicResult:

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from millstream.errors import MillstreamError
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.protocol.messages.delete_groups import (
@@ -22,15 +21,13 @@ REQUEST = DeleteGroupsRequest
 
 
 async def handle(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
-    # All at once: one sync of the disk serves many.
-    results = await asyncio.gather(*(_delete(name, context) for name in request.groups_names))
-    return DeleteGroupsResponse(results=results)
+    async def outcome(name: str) -> DeletableGroupResult:
+        code: int = ErrorCode.NONE
+        try:
+            await context.broker.groups.delete(name)
+        except MillstreamError as error:
+            code = code_of(error)
+        return DeletableGroupResult(group_id=name, error_code=code)
 
-
-async def _delete(name: str, context: Context) -> DeletableGroupResult:
-    code: int = ErrorCode.NONE
-    try:
-        await context.broker.groups.delete(name)
-    except MillstreamError as error:
-        code = code_of(error)
-    return DeletableGroupResult(group_id=name, error_code=code)
+    # Many at once: one sync of the disk serves them all.
+    return DeleteGroupsResponse(results=await gather_slices(outcome, request.groups_names))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 
 from millstream.errors import MillstreamError
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.protocol.messages.delete_records import (
@@ -28,17 +29,17 @@ async def handle(request: DeleteRecordsRequest, context: Context) -> DeleteRecor
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=await asyncio.gather(
-                    *(_delete(topic.name, each, context) for each in topic.partitions)
+                partitions=await gather_slices(
+                    partial(_delete, context, topic.name), topic.partitions
                 ),
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )
 
 
 async def _delete(
-    topic: str, asked: DeleteRecordsPartition, context: Context
+    context: Context, topic: str, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     number = asked.partition_index
     topics = context.broker.topics

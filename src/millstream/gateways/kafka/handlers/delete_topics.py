@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from millstream.errors import MillstreamError
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.protocol.messages.delete_topics import (
@@ -33,11 +33,15 @@ async def handle(request: DeleteTopicsRequest, context: Context) -> DeleteTopics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
     times = Counter(map(_key, asked))
-    answers = [
-        _delete(topic, context) if times[_key(topic)] == 1 else _refuse_repeated(topic)
-        for topic in {_key(topic): topic for topic in asked}.values()
-    ]
-    return DeleteTopicsResponse(responses=await asyncio.gather(*answers))
+
+    async def outcome(topic: DeleteTopicState) -> DeletableTopicResult:
+        if times[_key(topic)] > 1:
+            message = "the request names this topic twice"
+            return _refused(topic, ErrorCode.INVALID_REQUEST, message)
+        return await _delete(topic, context)
+
+    distinct = list({_key(topic): topic for topic in asked}.values())
+    return DeleteTopicsResponse(responses=await gather_slices(outcome, distinct))
 
 
 async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicResult:
@@ -54,10 +58,6 @@ async def _delete(asked: DeleteTopicState, context: Context) -> DeletableTopicRe
     except MillstreamError as error:
         return _refused(asked, code_of(error), str(error))
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
-
-
-async def _refuse_repeated(asked: DeleteTopicState) -> DeletableTopicResult:
-    return _refused(asked, ErrorCode.INVALID_REQUEST, "the request names this topic twice")
 
 
 def _refused(asked: DeleteTopicState, code: int, message: str) -> DeletableTopicResult:

@@ -26,10 +26,18 @@ API_KEY = 32
 VERSIONS = (1, 4)
 REQUEST = DescribeConfigsRequest
 
+_SETTINGS = 32
+"""About how many settings a topic has: each is an element of the answer."""
+
 
 async def handle(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    # Each of them once: to ask again and again for the broker's would have a huge answer.
+    asked = {(each.resource_type, each.resource_name): each for each in request.resources}
     return DescribeConfigsResponse(
-        results=[_describe(resource, request, context) for resource in request.resources]
+        results=[
+            _describe(resource, request, context)
+            async for resource in context.pace.over(asked.values(), weight=_SETTINGS)
+        ]
     )
 
 
@@ -37,7 +45,7 @@ def _describe(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResult:
     # Null stands for all of them, and so do none: that is what Kafka does.
-    keys = asked.configuration_keys
+    keys = set(asked.configuration_keys or ())
     is_topic = asked.resource_type == ResourceType.TOPIC
     try:
         configs = [

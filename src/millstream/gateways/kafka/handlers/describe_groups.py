@@ -30,13 +30,15 @@ _ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 async def handle(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     operations = _ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    groups = [context.broker.groups.describe(name) for name in request.groups]
+    # Each group once: a request that names one a thousand times would have a huge answer.
+    names = dict.fromkeys(request.groups)
+    groups = [context.broker.groups.describe(name) async for name in context.pace.over(names)]
     return DescribeGroupsResponse(
         groups=[
             _missing(group)
             if group.state == ClassicState.DEAD and context.version >= _KNOWS_MISSING
             else _described(group, operations)
-            for group in groups
+            async for group in context.pace.over(groups)
         ]
     )
 

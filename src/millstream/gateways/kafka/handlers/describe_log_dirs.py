@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 
 from millstream.broker.partition import Partition
 from millstream.broker.topics import Topic
@@ -26,26 +26,33 @@ REQUEST = DescribeLogDirsRequest
 
 async def handle(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     topics = [
-        DescribeLogDirsTopic(name=topic.name, partitions=[_sized(each) for each in partitions])
-        for topic, partitions in _asked(request, context)
+        DescribeLogDirsTopic(
+            name=topic.name,
+            partitions=[_sized(each) async for each in context.pace.over(partitions)],
+        )
+        async for topic, partitions in _asked(request, context)
     ]
     path = context.broker.topics.data_path
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir=path, topics=topics)])
 
 
-def _asked(
+async def _asked(
     request: DescribeLogDirsRequest, context: Context
-) -> Iterator[tuple[Topic, Iterable[Partition]]]:
+) -> AsyncIterator[tuple[Topic, Iterable[Partition]]]:
     """What there is of what was asked for; of the rest, nothing is said."""
     if request.topics is None:
-        yield from ((topic, topic.partitions) for topic in context.broker.topics.all())
+        async for topic in context.pace.over(tuple(context.broker.topics.all())):
+            yield topic, topic.partitions
         return
-    for asked in request.topics:
+    # Each partition once: to ask again and again for a large topic would have a huge answer.
+    wanted: dict[str, set[int]] = {}
+    async for asked in context.pace.over(request.topics):
+        wanted.setdefault(asked.topic, set()).update(asked.partitions)
+    async for name, numbers in context.pace.over(wanted.items()):
         try:
-            topic = context.broker.topics.get(asked.topic)
+            topic = context.broker.topics.get(name)
         except UnknownTopic:
             continue
-        numbers = set(asked.partitions)
         yield topic, [each for each in topic.partitions if each.number in numbers]
 
 

@@ -23,32 +23,40 @@ _NONE = -1
 
 
 async def handle(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    # Each partition once: its producers may be many.
+    asked: dict[str, dict[int, None]] = {}
+    async for topic in context.pace.over(request.topics):
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=[
-                    _partition(topic.name, number, context) for number in topic.partition_indexes
+                    await _partition(name, number, context)
+                    async for number in context.pace.over(numbers)
                 ],
             )
-            for topic in request.topics
+            async for name, numbers in context.pace.over(asked.items())
         ]
     )
 
 
-def _partition(topic: str, number: int, context: Context) -> PartitionResponse:
+async def _partition(topic: str, number: int, context: Context) -> PartitionResponse:
     if not is_topic_name(topic):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
         message = "no topic can have this name"
         return PartitionResponse(partition_index=number, error_code=code, error_message=message)
     try:
-        producers = context.broker.topics.partition(topic, number).log.producers.producers()
+        log = context.broker.topics.partition(topic, number).log
     except MillstreamError as error:
         return PartitionResponse(
             partition_index=number, error_code=code_of(error), error_message=str(error)
         )
+    # More may come while these are described.
+    producers = tuple(log.producers.producers())
     return PartitionResponse(
-        partition_index=number, active_producers=[_state(each) for each in producers]
+        partition_index=number,
+        active_producers=[_state(each) async for each in context.pace.over(producers)],
     )
 
 

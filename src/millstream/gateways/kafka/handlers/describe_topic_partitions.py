@@ -38,7 +38,7 @@ async def handle(
     room = max(min(request.response_partition_limit, _MAX_PARTITIONS), 1)
     cursor = request.cursor
     answers: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in _names(request, context):
+    async for name in context.pace.over(_names(request, context)):
         try:
             check_topic_name(name)
             topic = context.broker.topics.get(name)

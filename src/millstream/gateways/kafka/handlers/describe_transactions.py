@@ -22,7 +22,10 @@ async def handle(
     request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_described(each, context) for each in request.transactional_ids]
+        transaction_states=[
+            _described(each, context)
+            async for each in context.pace.over(dict.fromkeys(request.transactional_ids))
+        ]
     )
 
 

@@ -26,9 +26,12 @@ async def handle(request: ElectLeadersRequest, context: Context) -> ElectLeaders
         replica_election_results=[
             ReplicaElectionResult(
                 topic=asked.topic,
-                partition_result=[_elect(asked.topic, n, context) for n in asked.partitions],
+                partition_result=[
+                    _elect(asked.topic, number, context)
+                    async for number in context.pace.over(asked.partitions)
+                ],
             )
-            for asked in request.topic_partitions or ()
+            async for asked in context.pace.over(request.topic_partitions or ())
         ]
     )
 

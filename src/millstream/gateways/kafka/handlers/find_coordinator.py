@@ -27,7 +27,7 @@ _NOBODY = -1
 
 async def handle(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if context.version >= _MANY_KEYS else [request.key]
-    found = [_coordinator(key, request.key_type, context) for key in keys]
+    found = [_coordinator(key, request.key_type, context) async for key in context.pace.over(keys)]
     if context.version >= _MANY_KEYS:
         return FindCoordinatorResponse(coordinators=found)
     [only] = found

@@ -43,6 +43,6 @@ async def handle(request: LeaveGroupRequest, context: Context) -> LeaveGroupResp
                 group_instance_id=leaver.instance_id,
                 error_code=code_of(error),
             )
-            for leaver, error in zip(leavers, left.results, strict=True)
+            async for leaver, error in context.pace.over(zip(leavers, left.results, strict=True))
         ]
     )

@@ -27,6 +27,6 @@ async def handle(request: ListGroupsRequest, context: Context) -> ListGroupsResp
                 group_state=listing.state,
                 group_type=listing.group_type,
             )
-            for listing in listings
+            async for listing in context.pace.over(listings)
         ]
     )

@@ -38,10 +38,10 @@ async def handle(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
                 name=topic.name,
                 partitions=[
                     _answer(topic.name, each, context, is_committed=request.isolation_level == 1)
-                    for each in topic.partitions
+                    async for each in context.pace.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )
 

@@ -6,7 +6,6 @@ whole id must match (KIP-1152).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from millstream.errors import MillstreamError
@@ -27,6 +26,8 @@ REQUEST = ListTransactionsRequest
 _STATES = {state.value: state for state in transaction.TransactionState}
 _NEVER_SEEN = ("PrepareEpochFence", "Dead")
 """States that Kafka has and we do not."""
+_MATCHING = 20
+"""To match an id against a pattern takes as long as so many other elements."""
 _LONGEST_MATCHED = 249
 """No longer id matches a pattern: the time it takes grows with the length."""
 
@@ -46,7 +47,7 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
         found = []
     if request.transactional_id_pattern:
         try:
-            found = await _matching(request.transactional_id_pattern, found)
+            found = await _matching(request.transactional_id_pattern, found, context)
         except MillstreamError as error:
             return ListTransactionsResponse(error_code=code_of(error))
     return ListTransactionsResponse(
@@ -57,20 +58,18 @@ async def handle(request: ListTransactionsRequest, context: Context) -> ListTran
                 producer_id=each.producer_id,
                 transaction_state=each.state.value,
             )
-            for each in found
+            async for each in context.pace.over(found)
         ],
     )
 
 
 async def _matching(
-    pattern: str, found: Sequence[transaction.Transaction]
+    pattern: str, found: Sequence[transaction.Transaction], context: Context
 ) -> list[transaction.Transaction]:
     """Those whose id a pattern matches. Raises InvalidRegex."""
     regex = compiled(pattern)
-    matching = []
-    for each in found:
-        if len(each.transactional_id) <= _LONGEST_MATCHED and regex.matches(each.transactional_id):
-            matching.append(each)
-        # Other work comes first, however many ids there are.
-        await asyncio.sleep(0)
-    return matching
+    return [
+        each
+        async for each in context.pace.over(found, weight=_MATCHING)
+        if len(each.transactional_id) <= _LONGEST_MATCHED and regex.matches(each.transactional_id)
+    ]

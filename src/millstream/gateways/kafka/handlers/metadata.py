@@ -7,13 +7,13 @@ Of every partition the one broker is the leader, so the address that a client us
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from functools import cache
 
 from millstream.broker.broker import NODE_ID
 from millstream.broker.topics import Topic
 from millstream.errors import MillstreamError, UnknownTopic
+from millstream.gateways.kafka.admission import gather_slices
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import code_of
 from millstream.gateways.kafka.operations import cluster_operations, topic_operations
@@ -42,13 +42,14 @@ async def handle(request: MetadataRequest, context: Context) -> MetadataResponse
     operations = topic_operations(asked=request.include_topic_authorized_operations)
     asked = request.topics
     if asked is None or (not asked and context.version == 0):
-        topics = [_described(t, operations) for t in context.broker.topics.all()]
+        everything = tuple(context.broker.topics.all())
+        topics = [_described(t, operations) async for t in context.pace.over(everything)]
     else:
         may_create = context.broker.settings.topics.auto_create and (
             request.allow_auto_topic_creation or context.version < _CREATES_BY_CHOICE
         )
         if context.version >= _BY_ID:
-            asked = [_by_id_alone(each) for each in asked]
+            asked = [_by_id_alone(each) async for each in context.pace.over(asked)]
         topics = await _look_up(asked, context, operations, may_create=may_create)
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=NODE_ID, host=host, port=port)],
@@ -73,7 +74,7 @@ async def _look_up(
     topics = context.broker.topics
     answers: dict[str | bytes, MetadataResponseTopic] = {}
     missing: list[str] = []
-    for each in asked:
+    async for each in context.pace.over(asked):
         key = each.topic_id if each.name is None else each.name
         try:
             topic = topics.by_id(each.topic_id) if each.name is None else topics.get(each.name)
@@ -82,7 +83,8 @@ async def _look_up(
             answers[key] = _refused(each, error)
             if each.name is not None:
                 missing.append(each.name)
-    for name, found in zip(missing, await _found(missing, context, may_create), strict=True):
+    found_or_not = zip(missing, await _found(missing, context, may_create), strict=True)
+    async for name, found in context.pace.over(found_or_not):
         if isinstance(found, Topic):
             answers[name] = _described(found, operations)
         else:
@@ -103,8 +105,8 @@ async def _found(
             return error
 
     if may_create and names:
-        return await asyncio.gather(*map(find, names))
-    return [await find(name) for name in names]
+        return await gather_slices(find, names)
+    return [await find(name) async for name in context.pace.over(names)]
 
 
 def _described(topic: Topic, operations: int) -> MetadataResponseTopic:

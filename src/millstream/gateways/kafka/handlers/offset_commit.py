@@ -6,6 +6,8 @@ consumer groups, with new errors for groups and epochs that are not there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from millstream.errors import MillstreamError, StaleMember, UnknownGroup, UnknownTopic
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
@@ -27,10 +29,12 @@ _KNOWS_CONSUMER_GROUPS = 9
 async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     codes = {
         (topic.name, partition.partition_index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.value
-        for topic in request.topics
-        for partition in topic.partitions
+        async for topic in context.pace.over(request.topics)
+        async for partition in context.pace.over(topic.partitions)
     }
-    offsets = [offset for offset in _offsets(request) if _exists(offset, context)]
+    asked = [offset async for offset in context.pace.over(_offsets(request))]
+    # Last, with no wait after it: a topic may have been deleted meanwhile.
+    offsets = [offset for offset in asked if _exists(offset, context)]
     committer = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
@@ -52,16 +56,16 @@ async def handle(request: OffsetCommitRequest, context: Context) -> OffsetCommit
                         partition_index=partition.partition_index,
                         error_code=codes[topic.name, partition.partition_index],
                     )
-                    for partition in topic.partitions
+                    async for partition in context.pace.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )
 
 
-def _offsets(request: OffsetCommitRequest) -> list[OffsetToCommit]:
-    return [
+def _offsets(request: OffsetCommitRequest) -> Iterator[OffsetToCommit]:
+    return (
         OffsetToCommit(
             topic=topic.name,
             partition=partition.partition_index,
@@ -71,7 +75,7 @@ def _offsets(request: OffsetCommitRequest) -> list[OffsetToCommit]:
         )
         for topic in request.topics
         for partition in topic.partitions
-    ]
+    )
 
 
 def _exists(offset: OffsetToCommit, context: Context) -> bool:

@@ -20,8 +20,8 @@ REQUEST = OffsetDeleteRequest
 async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     wanted = [
         (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
+        async for topic in context.pace.over(request.topics)
+        async for partition in context.pace.over(topic.partitions)
     ]
     try:
         results = await context.broker.groups.delete_offsets(request.group_id, wanted)
@@ -37,9 +37,9 @@ async def handle(request: OffsetDeleteRequest, context: Context) -> OffsetDelete
                         partition_index=partition.partition_index,
                         error_code=codes[topic.name, partition.partition_index],
                     )
-                    for partition in topic.partitions
+                    async for partition in context.pace.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )

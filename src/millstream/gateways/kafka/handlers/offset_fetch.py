@@ -33,7 +33,7 @@ REQUEST = OffsetFetchRequest
 
 _MANY_GROUPS = 8
 
-_Wanted = Sequence[OffsetFetchRequestTopics] | Sequence[OffsetFetchRequestTopic] | None
+_Wanted = Sequence[OffsetFetchRequestTopics | OffsetFetchRequestTopic] | None
 _Entry = tuple[int, Committed, int]
 """A partition, what is kept for it, and the code of what went wrong with it."""
 _NONE = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
@@ -42,7 +42,10 @@ _NONE = Committed(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-
 async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     if context.version >= _MANY_GROUPS:
         is_stable = request.require_stable
-        groups = [await _group(each, context, is_stable=is_stable) for each in request.groups]
+        groups = [
+            await _group(each, context, is_stable=is_stable)
+            async for each in context.pace.over(request.groups)
+        ]
         return OffsetFetchResponse(groups=groups)
     offsets, code = await _fetch(
         request.group_id, request.topics, context, is_stable=request.require_stable
@@ -60,10 +63,10 @@ async def handle(request: OffsetFetchRequest, context: Context) -> OffsetFetchRe
                         metadata=committed.metadata,
                         error_code=partition_code,
                     )
-                    for partition, committed, partition_code in partitions
+                    async for partition, committed, partition_code in context.pace.over(partitions)
                 ],
             )
-            for name, partitions in offsets.items()
+            async for name, partitions in context.pace.over(offsets.items())
         ],
     )
 
@@ -93,10 +96,10 @@ async def _group(
                         metadata=committed.metadata,
                         error_code=partition_code,
                     )
-                    for partition, committed, partition_code in partitions
+                    async for partition, committed, partition_code in context.pace.over(partitions)
                 ],
             )
-            for name, partitions in offsets.items()
+            async for name, partitions in context.pace.over(offsets.items())
         ],
     )
 
@@ -113,7 +116,11 @@ async def _fetch(
     """By topic, what is kept for each partition asked for; and what went wrong with all."""
     wanted = None
     if topics is not None:
-        wanted = [(topic.name, number) for topic in topics for number in topic.partition_indexes]
+        wanted = [
+            (topic.name, number)
+            async for topic in context.pace.over(topics)
+            async for number in context.pace.over(topic.partition_indexes)
+        ]
     found: Mapping[TopicPartition, Committed | UnstableOffset] = {}
     code: int = ErrorCode.NONE
     groups = context.broker.groups
@@ -123,7 +130,7 @@ async def _fetch(
     except MillstreamError as error:
         code = code_of(error)
     by_topic: dict[str, list[_Entry]] = {}
-    for topic, partition in found if wanted is None else wanted:
+    async for topic, partition in context.pace.over(found if wanted is None else wanted):
         kept = found.get((topic, partition), _NONE)
         if isinstance(kept, UnstableOffset):
             entry = (partition, _NONE, code_of(kept))

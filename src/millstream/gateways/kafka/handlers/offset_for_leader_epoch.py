@@ -30,9 +30,12 @@ async def handle(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_answer(topic.topic, each, context) for each in topic.partitions],
+                partitions=[
+                    _answer(topic.topic, each, context)
+                    async for each in context.pace.over(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )
 

@@ -9,7 +9,7 @@ all versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from millstream.broker.transaction_registry import Way
 from millstream.errors import MillstreamError, UnknownTopic
@@ -35,10 +35,12 @@ _ADDS = 5
 async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffsetCommitResponse:
     codes: dict[TopicPartition, int] = {
         (topic.name, partition.partition_index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for topic in request.topics
-        for partition in topic.partitions
+        async for topic in context.pace.over(request.topics)
+        async for partition in context.pace.over(topic.partitions)
     }
-    offsets = [offset for offset in _offsets(request) if _exists(offset, context)]
+    asked = [offset async for offset in context.pace.over(_offsets(request))]
+    # Last, with no wait after it: a topic may have been deleted meanwhile.
+    offsets = [offset for offset in asked if _exists(offset, context)]
     if offsets:
         codes |= await _commit(request, offsets, context)
     return TxnOffsetCommitResponse(
@@ -50,10 +52,10 @@ async def handle(request: TxnOffsetCommitRequest, context: Context) -> TxnOffset
                         partition_index=partition.partition_index,
                         error_code=codes[topic.name, partition.partition_index],
                     )
-                    for partition in topic.partitions
+                    async for partition in context.pace.over(topic.partitions)
                 ],
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )
 
@@ -96,8 +98,8 @@ async def _commit(
     return {place: code_of(result) for place, result in zip(places, results, strict=True)}
 
 
-def _offsets(request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
-    return [
+def _offsets(request: TxnOffsetCommitRequest) -> Iterator[OffsetToCommit]:
+    return (
         OffsetToCommit(
             topic=topic.name,
             partition=partition.partition_index,
@@ -107,7 +109,7 @@ def _offsets(request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
         )
         for topic in request.topics
         for partition in topic.partitions
-    ]
+    )
 
 
 def _exists(offset: OffsetToCommit, context: Context) -> bool:
