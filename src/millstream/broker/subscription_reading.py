@@ -149,15 +149,17 @@ def read_offsets(
         page = reader.read(
             partition,
             offset,
-            limit=offsets[-1] - offset + 1,
+            limit=len(offsets) - at,
+            max_bytes=max_bytes,
+            wanted=wanted,
             # At least one batch is read: where the next offset is far away, no more than that.
-            max_bytes=_NEAR_BYTES if is_near else 1,
+            packed_bytes=_NEAR_BYTES if is_near else 1,
         )
         for record in page.records:
-            if record.offset in wanted:
-                found[record.offset] = record
-                max_bytes -= size_bytes(record)
-        work += _READ_WORK + len(page.records)
+            found[record.offset] = record
+            max_bytes -= size_bytes(record)
+        # About how many were looked at.
+        work += _READ_WORK + max(page.next_offset - offset, 0)
         # The page may have ended early, or have passed over some that are not there any more.
         at = bisect_left(offsets, max(page.next_offset, offset + 1), lo=at)
     return Found(found, at, work)

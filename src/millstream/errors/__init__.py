@@ -7,6 +7,7 @@
     │   │   └── ChecksumMismatch they were damaged on the way; send them again
     │   ├── InvalidRecord        the topic takes no record like this one
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
+    │   ├── RecordTooLarge       a stored message is larger than a reader may be given
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
     │   ├── BodyTooLarge         the request is larger than a door takes
     │   ├── BodyStalled          the rest of the request did not come in time
@@ -148,6 +149,7 @@ from millstream.errors.records import (
     InvalidRecord,
     MessageTooLarge,
     OutOfOrderSequence,
+    RecordTooLarge,
     UnsupportedCodec,
 )
 from millstream.errors.requests import (
@@ -272,6 +274,7 @@ __all__ = [
     "QueryUnnamed",
     "ReadStalled",
     "RebalanceInProgress",
+    "RecordTooLarge",
     "RefusedByBroker",
     "SparkLost",
     "SparkRefused",

@@ -47,7 +47,7 @@ class Door:
         largest_bytes = reserved_bytes(LENGTH_BYTES + settings.frame_max_bytes + CHECKSUM_BYTES)
         self.pool = BufferPool(max(settings.buffered_max_bytes, largest_bytes))
         self.sessions = Sessions(broker.groups)
-        self.pages = Pages(broker.reader)
+        self.pages = Pages(broker.reader, message_max_bytes=settings.frame_max_bytes)
         self.subscribers: Subscribers = {}
         self.connections: set[Connection] = set()
         self.accepted = 0
