@@ -17,7 +17,13 @@ from typing import NamedTuple
 from millstream.broker.partition import Partition
 from millstream.broker.reading import Reader
 from millstream.broker.steady_clock import SteadyClock
-from millstream.broker.subscription_reading import MOST_WORK, fill, has_unread, look_ahead
+from millstream.broker.subscription_reading import (
+    MOST_WORK,
+    READY_BYTES,
+    fill,
+    has_unread,
+    look_ahead,
+)
 from millstream.broker.subscription_store import Name, SubscriptionStore
 from millstream.broker.topics import Topic
 from millstream.clock import Clock
@@ -32,6 +38,8 @@ from millstream.subscriptions.subscription import SubscriptionSettings, Subscrip
 
 _log = logging.getLogger(__name__)
 
+_ALL_READY_BYTES = 64 << 20
+_LEAST_READY_BYTES = 16 << 10
 _RETRY_MS = 1000
 """After a partition that could not be read."""
 _MOST_DUE = 2000
@@ -67,6 +75,13 @@ class Tools:
     wall: Clock
     bury: Callable[[HostedSubscription], None]
     """Sees to it that the dead are sent to the dead letters."""
+    queues: int = 0
+    """How many there are, of all subscriptions: they share the memory for what is read ahead."""
+
+    @property
+    def ready_bytes(self) -> int:
+        """What one of them may read ahead."""
+        return max(_LEAST_READY_BYTES, min(READY_BYTES, _ALL_READY_BYTES // max(self.queues, 1)))
 
 
 class Waiter:
@@ -148,6 +163,7 @@ class HostedSubscription:
 
     def _add_queue(self, progress: Progress) -> None:
         lane_of = None if self._lanes is None else self._lanes.lane_of
+        self._tools.queues += 1
         self.queues.append(PartitionQueue(self.settings, progress, self.tally, lane_of))
 
     def grow(self) -> None:
@@ -217,8 +233,13 @@ class HostedSubscription:
 
     def _give_back(self, waiter: Waiter) -> None:
         """Whoever waited has hung up."""
-        if waiter.answer.done() and waiter.answer.exception() is None and not self.is_gone:
-            for delivery in waiter.answer.result():
+        if waiter.answer.done() and waiter.answer.exception() is None:
+            self.undo(waiter.answer.result())
+
+    def undo(self, deliveries: Iterable[Delivery]) -> None:
+        """Messages have reached nobody: it is as if they had not been received."""
+        if not self.is_gone:
+            for delivery in deliveries:
                 self.queues[delivery.partition].undo([delivery.offset])
             self.wake()
 
@@ -347,6 +368,7 @@ class HostedSubscription:
                     queue,
                     partition,
                     read_ahead=limits.read_ahead,
+                    ready_bytes=self._tools.ready_bytes,
                     max_delayed=limits.max_delayed,
                     now_ms=now_ms,
                     wall_ms=wall_ms,
@@ -480,6 +502,8 @@ class HostedSubscription:
 
     def end(self, error: MillstreamError) -> None:
         """Send all who wait away; nothing happens any more."""
+        if not self.is_gone:
+            self._tools.queues -= len(self.queues)
         self.is_gone = True
         self._cancel_timer()
         self._tools.store.forget(self)

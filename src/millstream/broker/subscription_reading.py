@@ -21,7 +21,7 @@ MOST_WORK = 5000
 """About how many records may be looked at before others have their turn: some milliseconds."""
 
 _PAGE_RECORDS = 1000
-_READY_BYTES = 1 << 20
+READY_BYTES = 1 << 20
 """With so much read ahead in a partition, no more is read."""
 _MOST_WAITING = 100_000
 """With this many that wait to be delivered again, or to be buried, no new ones are read."""
@@ -44,6 +44,7 @@ def fill(
     partition: Partition,
     *,
     read_ahead: int,
+    ready_bytes: int,
     max_delayed: int,
     now_ms: int,
     wall_ms: int,
@@ -55,15 +56,15 @@ def fill(
     log = partition.log
     queue.lose(log.start_offset)
     ready = queue.ready
-    room = 0 if ready.size_bytes >= _READY_BYTES else max(read_ahead - ready.count, 0)
+    room = 0 if ready.size_bytes >= ready_bytes else max(read_ahead - ready.count, 0)
     # Without room, too: what is ready is not taken before what is older.
     if queue.is_behind or (room and queue.first_again is not None):
         work = _read_again(reader, queue, partition, min(read_ahead, _PAGE_RECORDS))
-        if ready.count > 2 * read_ahead or ready.size_bytes > 2 * (_READY_BYTES + _AGAIN_BYTES):
-            queue.put_back(ready.trim(read_ahead, _READY_BYTES))
+        if ready.count > 2 * read_ahead or ready.size_bytes > 2 * (ready_bytes + _AGAIN_BYTES):
+            queue.put_back(ready.trim(read_ahead, ready_bytes))
         return work
     if room and _has_room(queue, max_delayed) and queue.position < log.last_stable_offset:
-        return _read_on(reader, queue, partition, room, now_ms=now_ms, wall_ms=wall_ms)
+        return _read_on(reader, queue, partition, room, ready_bytes, now_ms=now_ms, wall_ms=wall_ms)
     return 0
 
 
@@ -86,7 +87,7 @@ def look_ahead(
     is_end = queue.position >= partition.log.last_stable_offset
     if room <= 0 or is_end or not _has_room(queue, max_delayed):
         return 0
-    work = _read_on(reader, queue, partition, room, now_ms=now_ms, wall_ms=wall_ms)
+    work = _read_on(reader, queue, partition, room, READY_BYTES, now_ms=now_ms, wall_ms=wall_ms)
     queue.forget_ready()
     return work
 
@@ -102,11 +103,14 @@ def _read_on(
     queue: PartitionQueue,
     partition: Partition,
     room: int,
+    max_bytes: int,
     *,
     now_ms: int,
     wall_ms: int,
 ) -> int:
-    page = reader.read(partition, queue.position, limit=min(room, _PAGE_RECORDS))
+    page = reader.read(
+        partition, queue.position, limit=min(room, _PAGE_RECORDS), max_bytes=max_bytes
+    )
     queue.feed(page.records, page.next_offset, now_ms=now_ms, wall_ms=wall_ms)
     return _READ_WORK + len(page.records)
 

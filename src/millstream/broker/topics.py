@@ -30,6 +30,7 @@ from millstream.clock import Clock
 from millstream.errors import (
     MillstreamError,
     NotFound,
+    TooManyTopics,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
@@ -239,7 +240,8 @@ class Topics:
         """The topic of a name, created now if there is none. All who ask at once share it.
 
         A new one has so many partitions; -1 is as many as the broker is set to.
-        Raises what `create` does, and UnknownTopic while one of that name is being deleted.
+        Raises what `create` does, UnknownTopic while one of that name is being deleted, and
+        TooManyTopics.
         """
         if (topic := self._topics.get(name)) is not None:
             return topic
@@ -247,6 +249,9 @@ class Topics:
             return await asyncio.shield(creation)
         if name in self._catalog.topics:
             raise UnknownTopic(name)
+        limit = self._settings.auto_create_max
+        if len(self._catalog.topics) >= limit:
+            raise TooManyTopics(name, limit)
         return await self._create(name, partitions=partitions, overrides={})
 
     async def _create(

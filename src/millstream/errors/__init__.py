@@ -18,6 +18,7 @@
     │   ├── InvalidName          a topic, group or such cannot be called this
     │   ├── InvalidRegex         the regular expression is none, or uses what is not supported
     │   ├── InvalidPartitions    a topic cannot have this many partitions
+    │   ├── TooManyTopics        no more topics are created by themselves; create it
     │   ├── InvalidTimeout       a session cannot be this long or short
     │   ├── InvalidTransactionTimeout  a transaction cannot be this long
     │   ├── Superseded           its producer has gone on with a newer connection
@@ -164,6 +165,7 @@ from millstream.errors.requests import (
     MalformedMessage,
     OffsetOutOfRange,
     TimedOut,
+    TooManyTopics,
     UnknownLeaderEpoch,
     UnknownPartition,
     UnknownTopic,
@@ -286,6 +288,7 @@ __all__ = [
     "TableConflict",
     "TimedOut",
     "TooManyFiles",
+    "TooManyTopics",
     "TransactionExpired",
     "TransactionLost",
     "Unavailable",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.settings.declaration import check, setting
-from millstream.settings.domain import Flag, Whole
+from millstream.settings.domain import INT_MAX, Flag, Whole
 
 MAX_PARTITIONS = 100_000
 
@@ -25,6 +25,12 @@ class TopicSettings:
         default=True,
         domain=Flag(),
         doc="Whether a topic is created when a client first asks for it.",
+    )
+    auto_create_max: int = setting(
+        "auto.create.topics.max",
+        20_000,
+        Whole(1, INT_MAX),
+        "While there are this many topics, none is created just because a client asks for it.",
     )
     delete_enable: bool = setting(
         "delete.topic.enable",
