@@ -24,19 +24,24 @@ def test_flips_under_a_running_broker_are_told_with_their_offset(tmp_path: Path)
             sizes = []
             for number in range(BATCHES):
                 first = number * EACH
-                records = [Record(n, 1, b"k", b"value %d" % n) for n in range(first, first + EACH)]
+                records = [Record(n, 1, b"k", b"value %d" % (first + n)) for n in range(EACH)]
                 batch = build(records, base_offset=0, codec=list(Codec)[number % len(Codec)])
                 sizes.append(len(batch))
                 partition.log.append([batch])
             async with httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web:
                 assert len(await _read(web, 0)) == BATCHES * EACH
-                [file] = (path for path in tmp_path.rglob("*.log") if "t-0" in str(path))
+                file = _record_file(tmp_path)
                 for number in range(BATCHES):
                     for place in (*range(0, HEAD_BYTES, 7), sizes[number] - 2):
                         if place not in EPOCH:
                             await _check_flip(web, file, sum(sizes[:number]) + place, number * EACH)
 
     run(main())
+
+
+def _record_file(data: Path) -> Path:
+    [found] = (path for path in data.rglob("*.log") if "t-0" in str(path))
+    return found
 
 
 async def _check_flip(web: httpx.AsyncClient, file: Path, position: int, offset: int) -> None:
