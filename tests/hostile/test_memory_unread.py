@@ -87,7 +87,8 @@ def test_kafka_and_pylogstreams_clients_that_do_not_read_cost_bounded_memory(
             client.register()
             client.subscribe(TOPIC)
         # ApiVersions in its oldest version, whose answers are left unread.
-        request = struct.pack(">i", 10) + header(18, 0, 1)
+        asked = header(18, 0, 1)
+        request = struct.pack(">i", len(asked)) + asked
         for _ in range(READERS):
             made = stack.enter_context(closing(silent_socket(broker.port)))
             made.setblocking(False)  # noqa: FBT003 - it takes no keyword

@@ -40,7 +40,7 @@ def test_flips_under_a_running_broker_are_told_with_their_offset(tmp_path: Path)
 
 
 def _record_file(data: Path) -> Path:
-    [found] = (path for path in data.rglob("*.log") if "t-0" in str(path))
+    [found] = (path for path in data.rglob("*.log") if path.parent.parent.name == "t")
     return found
 
 

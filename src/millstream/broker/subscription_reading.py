@@ -6,16 +6,19 @@ between. What is delivered again is read before what comes next, the oldest firs
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from millstream.broker.partition import Partition
 from millstream.broker.reading import Reader
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.records import Record
 from millstream.subscriptions.partition_queue import PartitionQueue
 from millstream.subscriptions.ready_messages import size_bytes
+
+_log = logging.getLogger(__name__)
 
 MOST_WORK = 5000
 """About how many records may be looked at before others have their turn: some milliseconds."""
@@ -108,9 +111,19 @@ def _read_on(
     now_ms: int,
     wall_ms: int,
 ) -> int:
-    page = reader.read(
-        partition, queue.position, limit=min(room, _PAGE_RECORDS), max_bytes=max_bytes
-    )
+    try:
+        page = reader.read(
+            partition, queue.position, limit=min(room, _PAGE_RECORDS), max_bytes=max_bytes
+        )
+    except RecordTooLarge as error:
+        # Nobody could ever receive it, and what comes behind it must not wait for that.
+        _log.error(
+            "queues of topic %(topic)s, partition %(partition)d: a message is passed over: "
+            "%(error)s",
+            {"topic": partition.topic.name, "partition": partition.number, "error": error},
+        )
+        queue.feed([], error.next_offset, now_ms=now_ms, wall_ms=wall_ms)
+        return _READ_WORK
     queue.feed(page.records, page.next_offset, now_ms=now_ms, wall_ms=wall_ms)
     return _READ_WORK + len(page.records)
 
