@@ -17,13 +17,7 @@ from typing import NamedTuple
 from millstream.broker.partition import Partition
 from millstream.broker.reading import Reader
 from millstream.broker.steady_clock import SteadyClock
-from millstream.broker.subscription_reading import (
-    MOST_WORK,
-    READY_BYTES,
-    fill,
-    has_unread,
-    look_ahead,
-)
+from millstream.broker.subscription_reading import MOST_WORK, fill, has_unread, look_ahead
 from millstream.broker.subscription_store import Name, SubscriptionStore
 from millstream.broker.topics import Topic
 from millstream.clock import Clock
@@ -38,8 +32,6 @@ from millstream.subscriptions.subscription import SubscriptionSettings, Subscrip
 
 _log = logging.getLogger(__name__)
 
-_ALL_READY_BYTES = 64 << 20
-_LEAST_READY_BYTES = 16 << 10
 _RETRY_MS = 1000
 """After a partition that could not be read."""
 _MOST_DUE = 2000
@@ -77,11 +69,6 @@ class Tools:
     """Sees to it that the dead are sent to the dead letters."""
     queues: int = 0
     """How many there are, of all subscriptions: they share the memory for what is read ahead."""
-
-    @property
-    def ready_bytes(self) -> int:
-        """What one of them may read ahead."""
-        return max(_LEAST_READY_BYTES, min(READY_BYTES, _ALL_READY_BYTES // max(self.queues, 1)))
 
 
 class Waiter:
@@ -368,7 +355,7 @@ class HostedSubscription:
                     queue,
                     partition,
                     read_ahead=limits.read_ahead,
-                    ready_bytes=self._tools.ready_bytes,
+                    queues=self._tools.queues,
                     max_delayed=limits.max_delayed,
                     now_ms=now_ms,
                     wall_ms=wall_ms,
@@ -502,8 +489,7 @@ class HostedSubscription:
 
     def end(self, error: MillstreamError) -> None:
         """Send all who wait away; nothing happens any more."""
-        if not self.is_gone:
-            self._tools.queues -= len(self.queues)
+        self._tools.queues -= 0 if self.is_gone else len(self.queues)
         self.is_gone = True
         self._cancel_timer()
         self._tools.store.forget(self)

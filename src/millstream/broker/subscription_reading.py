@@ -24,8 +24,10 @@ MOST_WORK = 5000
 """About how many records may be looked at before others have their turn: some milliseconds."""
 
 _PAGE_RECORDS = 1000
-READY_BYTES = 1 << 20
+_READY_BYTES = 1 << 20
 """With so much read ahead in a partition, no more is read."""
+_ALL_READY_BYTES = 64 << 20
+_LEAST_READY_BYTES = 16 << 10
 _MOST_WAITING = 100_000
 """With this many that wait to be delivered again, or to be buried, no new ones are read."""
 _NEAR_OFFSETS = 64
@@ -47,18 +49,20 @@ def fill(
     partition: Partition,
     *,
     read_ahead: int,
-    ready_bytes: int,
+    queues: int,
     max_delayed: int,
     now_ms: int,
     wall_ms: int,
 ) -> int:
     """Read some; returns how much work it was, 0 if there was nothing, or no room for it.
 
+    It is one of so many `queues`, which share the memory for what is read ahead.
+
     Raises MillstreamError.
     """
     log = partition.log
     queue.lose(log.start_offset)
-    ready = queue.ready
+    ready, ready_bytes = queue.ready, _ready_bytes(queues)
     room = 0 if ready.size_bytes >= ready_bytes else max(read_ahead - ready.count, 0)
     # Without room, too: what is ready is not taken before what is older.
     if queue.is_behind or (room and queue.first_again is not None):
@@ -90,9 +94,14 @@ def look_ahead(
     is_end = queue.position >= partition.log.last_stable_offset
     if room <= 0 or is_end or not _has_room(queue, max_delayed):
         return 0
-    work = _read_on(reader, queue, partition, room, READY_BYTES, now_ms=now_ms, wall_ms=wall_ms)
+    work = _read_on(reader, queue, partition, room, _READY_BYTES, now_ms=now_ms, wall_ms=wall_ms)
     queue.forget_ready()
     return work
+
+
+def _ready_bytes(queues: int) -> int:
+    """What one of so many queues may read ahead."""
+    return max(_LEAST_READY_BYTES, min(_READY_BYTES, _ALL_READY_BYTES // max(queues, 1)))
 
 
 def _has_room(queue: PartitionQueue, max_delayed: int) -> bool:

@@ -30,7 +30,6 @@ from millstream.clock import Clock
 from millstream.errors import (
     MillstreamError,
     NotFound,
-    TooManyTopics,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
@@ -249,9 +248,7 @@ class Topics:
             return await asyncio.shield(creation)
         if name in self._catalog.topics:
             raise UnknownTopic(name)
-        limit = self._settings.auto_create_max
-        if len(self._catalog.topics) >= limit:
-            raise TooManyTopics(name, limit)
+        self._settings.check_room(name, count=len(self._catalog.topics))
         return await self._create(name, partitions=partitions, overrides={})
 
     async def _create(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.errors import TooManyTopics
 from millstream.settings.declaration import check, setting
 from millstream.settings.domain import INT_MAX, Flag, Whole
 
@@ -41,3 +42,8 @@ class TopicSettings:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def check_room(self, topic: str, *, count: int) -> None:
+        """Raises TooManyTopics for one that would be created by itself, where so many are."""
+        if count >= self.auto_create_max:
+            raise TooManyTopics(topic, self.auto_create_max)
