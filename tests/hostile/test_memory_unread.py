@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import struct
 from collections.abc import Iterator
@@ -34,11 +35,14 @@ SILENT = 10_000
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with attacked(tmp_path_factory.mktemp("unread")) as broker:
         create_topic(broker.port, TOPIC)
-        client = BlockingClient(broker.port)
-        for _ in range(32):
-            assert client.produce(TOPIC, batch_of(b"x" * (MIB - 1000))).error_code == 0
-        client.close()
+        fill(broker, TOPIC)
         yield broker
+
+
+def fill(broker: BrokerProcess, topic: str) -> None:
+    with closing(BlockingClient(broker.port)) as client:
+        for _ in range(32):
+            assert client.produce(topic, batch_of(b"x" * (MIB - 1000))).error_code == 0
 
 
 def silent_socket(port: int) -> socket.socket:
@@ -104,17 +108,13 @@ def test_queues_of_a_websocket_that_is_not_read_cost_bounded_memory(broker: Brok
     async def main() -> None:
         async with client_of(broker, max_queue=1) as client:
             for number in range(QUEUES):
-                await client.say(
-                    id=number, op="queue", topic=TOPIC, name=f"q{number}", **{"from": "earliest"}
-                )
-            async with httpx.AsyncClient(base_url=broker.url, timeout=HANG_S) as web:
-                while True:
-                    listed = (await web.get("/subscriptions")).json()["subscriptions"]
-                    if sum(len(each["consumers"]) for each in listed) == QUEUES:
-                        break
-            await asyncio.sleep(1)
+                await client.result("queue", topic="later", name=f"q{number}")
+            # From now on nothing is read.
+            await asyncio.to_thread(fill, broker, "later")
+            await asyncio.to_thread(is_served, broker)
             client.connection.transport.abort()
 
+    create_topic(broker.port, "later")
     with watched(broker):
         asyncio.run(main())
 
@@ -148,8 +148,6 @@ def test_websocket_messages_that_come_in_halves_cost_bounded_memory(broker: Brok
 
 def test_connections_that_say_nothing_cost_bounded_memory(broker: BrokerProcess) -> None:
     with many_files(), ExitStack() as stack, watched(broker):
-        import resource
-
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = min(SILENT, allowed // 2)
         stack.enter_context(clients(broker.port, count))
