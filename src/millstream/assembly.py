@@ -14,6 +14,7 @@ from millstream.broker.broker_metrics import watch
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
+from millstream.broker.memory_budget import MemoryBudget, budget_bytes
 from millstream.broker.opening import Opened, open_data
 from millstream.broker.pipelines import Pipelines
 from millstream.broker.producer_ids import PRODUCER_ID_BLOCK, ProducerIds
@@ -213,6 +214,7 @@ async def _coordinated(
         sender=sender,
         reader=reader,
         flusher=flusher,
+        memory=MemoryBudget(budget_bytes(settings.memory.max_bytes)),
         clock=clock,
         settings=settings,
         tracing=tracing,

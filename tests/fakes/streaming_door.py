@@ -19,6 +19,7 @@ from millstream.broker.broker import Broker
 from millstream.gateways.http.door import HttpDoor
 from millstream.settings.http import HttpSettings
 from millstream.settings.loader import Settings
+from millstream.settings.memory import MemorySettings
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.patience import HANG_S
 
@@ -123,9 +124,14 @@ async def client_of(
 
 
 @asynccontextmanager
-async def streaming_door(path: Path, **http: Any) -> AsyncIterator[StreamingDoor]:
+async def streaming_door(
+    path: Path, *, memory_bytes: int = 0, **http: Any
+) -> AsyncIterator[StreamingDoor]:
     """A door on a free port of loopback; `http` are settings of it."""
-    settings = Settings(http=HttpSettings(listener="127.0.0.1:0", **http))
+    settings = Settings(
+        http=HttpSettings(listener="127.0.0.1:0", **http),
+        memory=MemorySettings(max_bytes=memory_bytes),
+    )
     async with assembled(os.fspath(path), settings) as assembly:
         door = HttpDoor(settings.http)
         address = door.open()

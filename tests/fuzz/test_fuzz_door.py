@@ -106,8 +106,7 @@ async def _nothing_is_left(opened: OpenDoor) -> None:
     assert not opened.door.connections
     assert not opened.door.pool.holders
     assert not opened.door.pool.is_tight
-    assert opened.door.pool.take(SETTINGS.kafka.buffered_max_bytes), "memory was not given back"
-    opened.door.pool.give_back(SETTINGS.kafka.buffered_max_bytes)
+    assert not opened.broker.memory.used_bytes, "memory was not given back"
     for topic in opened.broker.topics.all():
         assert not any(partition.waiters for partition in topic.partitions)
 

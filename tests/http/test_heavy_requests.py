@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from millstream.broker.groups import GroupCoordinator
-from millstream.gateways.http.context import Context
+from millstream.broker.memory_budget import HTTP_BODIES
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.open_door import run, until
 from tests.fakes.patience import HANG_S
@@ -154,15 +154,10 @@ async def begin_a_body(door: StreamingDoor, announced: int, body: bytes, kind: b
     return reader, writer
 
 
-def context_of(door: StreamingDoor) -> Context:
-    assert door.door._context is not None
-    return door.door._context
-
-
 def test_stalled_bodies_wait_for_room_and_are_given_up(tmp_path: Path) -> None:
     async def main() -> None:
-        limits = {"request_buffered_max_bytes": 1_000_000, "body_timeout_s": 3}
-        async with streaming_door(tmp_path, **limits) as door:
+        limits = {"request_max_bytes": 600_000, "body_timeout_s": 3}
+        async with streaming_door(tmp_path, memory_bytes=1_200_000, **limits) as door:
             async with httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web:
                 # The first request takes long: it loads the code that serves it.
                 assert (await web.post("/topics/t/messages", json={"value": "x"})).is_success
@@ -174,7 +169,7 @@ def test_stalled_bodies_wait_for_room_and_are_given_up(tmp_path: Path) -> None:
             # Small ones have room as ever.
             async with httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web:
                 assert (await web.post("/topics/t/messages", json={"value": "x"})).is_success
-            assert context_of(door).body_room.free_bytes == 400_000
+            await until(lambda: door.broker.memory.used[HTTP_BODIES] == 1_200_000)
             statuses = []
             for reader, writer in stalled:
                 head = (await reader.read()).partition(b"\r\n\r\n")[0]
@@ -183,7 +178,7 @@ def test_stalled_bodies_wait_for_room_and_are_given_up(tmp_path: Path) -> None:
                 writer.close()
             assert set(statuses) <= {408, 503}
             assert statuses[0] == statuses[-1] == 408
-            await until(lambda: context_of(door).body_room.free_bytes == 1_000_000)
+            await until(lambda: not door.broker.memory.used_bytes)
 
     run(main())
 

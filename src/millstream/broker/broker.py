@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from millstream.broker.connections import Connections
 from millstream.broker.groups import GroupCoordinator
+from millstream.broker.memory_budget import MemoryBudget
 from millstream.broker.metrics import Metrics
 from millstream.broker.pipelines import Pipelines
 from millstream.broker.producer_ids import ProducerIds
@@ -36,6 +37,7 @@ class Broker:
     sender: Sender
     reader: Reader
     flusher: Flusher
+    memory: MemoryBudget
     clock: Clock
     settings: Settings
     tracing: Tracing | None = None

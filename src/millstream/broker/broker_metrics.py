@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from millstream import __version__
 from millstream.broker.broker import Broker
 from millstream.broker.housekeeping import Housekeeping
+from millstream.broker.memory_budget import USES
 from millstream.broker.metrics import Source
 from millstream.broker.partition import Partition
 from millstream.errors import MillstreamError
@@ -52,6 +53,7 @@ def _sources(broker: Broker, housekeeping: Housekeeping, started_ms: int) -> lis
         lambda reading: _subscriptions(broker, reading),
         _Once(lambda reading: _flushing(broker, reading)).add,
         _Once(lambda reading: _damage(broker, reading)).add,
+        _Once(lambda reading: _memory(broker, reading)).add,
         lambda reading: _upkeep(housekeeping, reading),
     ]
 
@@ -190,6 +192,14 @@ def _subscriptions(broker: Broker, reading: Reading) -> Iterator[None]:
         yield
     reading.add(known.PURGATORY, waiting, "receive")
     reading.add(known.PURGATORY, broker.reader.waiting, "read")
+
+
+def _memory(broker: Broker, reading: Reading) -> None:
+    memory = broker.memory
+    reading.add(known.MEMORY_LIMIT, memory.limit_bytes)
+    for use in USES:
+        reading.add(known.MEMORY_BUDGET, memory.used[use], use)
+    reading.add(known.UNREAD_DROPPED, memory.dropped)
 
 
 async def _pipelines(broker: Broker, reading: Reading) -> None:

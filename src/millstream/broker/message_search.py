@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from millstream.broker.partition import Partition
-from millstream.records import Record, body_of, records_of
-from millstream.storage.batch_walk import end_of_batches, split_batches
+from millstream.records import Record
+from millstream.storage.batch_walk import end_of_batches
+from millstream.storage.stored_records import stored_batches, stored_parts, stored_records
 
 _PIECE_BYTES = 512 << 10
-_WINDOW_BYTES = 256 << 10
-"""Bytes that are searched in one go: nobody else runs meanwhile."""
+_RECORD_BYTES = 16 << 20
+"""Largest message that is looked into."""
 _STEP_BACK = 64
 """Offsets that are looked at together at first by who goes back."""
 _SHORT_S, _LONG_S = 0.03, 0.12
@@ -203,7 +204,7 @@ class _Scan:
         aborted = log.aborted_transactions(begin, end) if log.has_aborted_transactions else ()
         chosen = [
             bytes(batch)
-            for header, batch in split_batches(view)
+            for header, batch in stored_batches(view, begin, end_offset=log.end_offset)
             if not header.is_control
             and not any(
                 each.producer_id == header.producer_id
@@ -236,19 +237,26 @@ class _Scan:
         needle, matches = self._wanted.needle, self._wanted.matches
         limit_bytes = self._max_unpacked_bytes
         for batch in batches:
-            if needle and not may_hold(body_of(batch, limit_bytes=limit_bytes), needle):
+            if needle and not may_hold(stored_parts(batch, limit_bytes=limit_bytes), needle):
                 continue
-            for record in records_of(batch, limit_bytes=limit_bytes):
+            for record in stored_records(
+                batch,
+                limit_bytes=limit_bytes,
+                record_limit_bytes=min(_RECORD_BYTES, limit_bytes),
+                from_offset=begin,
+            ):
                 if record.offset >= end:
                     return
-                if begin <= record.offset and matches(record):
+                if matches(record):
                     yield record
 
 
-def may_hold(body: bytes, needle: bytes) -> bool:
-    """Whether bytes hold others, in whichever case, without holding up everybody else."""
-    step = _WINDOW_BYTES
-    for at in range(0, max(len(body), 1), step):
-        if needle in body[at : at + step + len(needle) - 1].lower():
+def may_hold(parts: Iterable[bytes], needle: bytes) -> bool:
+    """Whether bytes that come in parts hold others, in whichever case."""
+    rest = b""
+    for part in parts:
+        window = (rest + part).lower()
+        if needle in window:
             return True
+        rest = window[len(window) - len(needle) + 1 :] if len(needle) > 1 else b""
     return False

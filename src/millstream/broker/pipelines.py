@@ -22,7 +22,7 @@ from millstream.broker.partition import Partition
 from millstream.broker.reading import Reader
 from millstream.broker.topics import Topics
 from millstream.clock import Clock
-from millstream.errors import CorruptData, NotFound, UnknownTopic
+from millstream.errors import CorruptData, NotFound, RecordTooLarge, UnknownTopic
 from millstream.records import Record
 from millstream.settings.names import PIPELINES_TOPIC
 
@@ -119,7 +119,7 @@ class Pipelines:
     def _read_on(self, partition: Partition) -> None:
         try:
             page = self._reader.read(partition, self._next_offset, limit=_PAGE_RECORDS)
-        except CorruptData as damage:
+        except (CorruptData, RecordTooLarge) as damage:
             self._next_offset = max(damage.next_offset, self._next_offset + 1)
             return
         for record in page.records:

@@ -68,6 +68,10 @@ class Consumer:
         )
         return await self._hosted.receive(waiter, wait_ms)
 
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Messages that were received have reached nobody: they are received again, as new."""
+        self._hosted.undo(deliveries)
+
     async def ack(self, message_ids: Iterable[str]) -> list[str]:
         """Messages are done; answered when that is on disk. Returns those that were before."""
         return await self._subscriptions.acknowledge(self._hosted, message_ids)

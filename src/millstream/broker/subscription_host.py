@@ -67,6 +67,8 @@ class Tools:
     wall: Clock
     bury: Callable[[HostedSubscription], None]
     """Sees to it that the dead are sent to the dead letters."""
+    queues: int = 0
+    """How many there are, of all subscriptions: they share the memory for what is read ahead."""
 
 
 class Waiter:
@@ -148,6 +150,7 @@ class HostedSubscription:
 
     def _add_queue(self, progress: Progress) -> None:
         lane_of = None if self._lanes is None else self._lanes.lane_of
+        self._tools.queues += 1
         self.queues.append(PartitionQueue(self.settings, progress, self.tally, lane_of))
 
     def grow(self) -> None:
@@ -217,8 +220,13 @@ class HostedSubscription:
 
     def _give_back(self, waiter: Waiter) -> None:
         """Whoever waited has hung up."""
-        if waiter.answer.done() and waiter.answer.exception() is None and not self.is_gone:
-            for delivery in waiter.answer.result():
+        if waiter.answer.done() and waiter.answer.exception() is None:
+            self.undo(waiter.answer.result())
+
+    def undo(self, deliveries: Iterable[Delivery]) -> None:
+        """Messages have reached nobody: it is as if they had not been received."""
+        if not self.is_gone:
+            for delivery in deliveries:
                 self.queues[delivery.partition].undo([delivery.offset])
             self.wake()
 
@@ -347,6 +355,7 @@ class HostedSubscription:
                     queue,
                     partition,
                     read_ahead=limits.read_ahead,
+                    queues=self._tools.queues,
                     max_delayed=limits.max_delayed,
                     now_ms=now_ms,
                     wall_ms=wall_ms,
@@ -480,6 +489,7 @@ class HostedSubscription:
 
     def end(self, error: MillstreamError) -> None:
         """Send all who wait away; nothing happens any more."""
+        self._tools.queues -= 0 if self.is_gone else len(self.queues)
         self.is_gone = True
         self._cancel_timer()
         self._tools.store.forget(self)

@@ -6,16 +6,19 @@ between. What is delivered again is read before what comes next, the oldest firs
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from millstream.broker.partition import Partition
 from millstream.broker.reading import Reader
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, RecordTooLarge
 from millstream.records import Record
 from millstream.subscriptions.partition_queue import PartitionQueue
 from millstream.subscriptions.ready_messages import size_bytes
+
+_log = logging.getLogger(__name__)
 
 MOST_WORK = 5000
 """About how many records may be looked at before others have their turn: some milliseconds."""
@@ -23,6 +26,8 @@ MOST_WORK = 5000
 _PAGE_RECORDS = 1000
 _READY_BYTES = 1 << 20
 """With so much read ahead in a partition, no more is read."""
+_ALL_READY_BYTES = 64 << 20
+_LEAST_READY_BYTES = 16 << 10
 _MOST_WAITING = 100_000
 """With this many that wait to be delivered again, or to be buried, no new ones are read."""
 _NEAR_OFFSETS = 64
@@ -44,26 +49,29 @@ def fill(
     partition: Partition,
     *,
     read_ahead: int,
+    queues: int,
     max_delayed: int,
     now_ms: int,
     wall_ms: int,
 ) -> int:
     """Read some; returns how much work it was, 0 if there was nothing, or no room for it.
 
+    It is one of so many `queues`, which share the memory for what is read ahead.
+
     Raises MillstreamError.
     """
     log = partition.log
     queue.lose(log.start_offset)
-    ready = queue.ready
-    room = 0 if ready.size_bytes >= _READY_BYTES else max(read_ahead - ready.count, 0)
+    ready, ready_bytes = queue.ready, _ready_bytes(queues)
+    room = 0 if ready.size_bytes >= ready_bytes else max(read_ahead - ready.count, 0)
     # Without room, too: what is ready is not taken before what is older.
     if queue.is_behind or (room and queue.first_again is not None):
         work = _read_again(reader, queue, partition, min(read_ahead, _PAGE_RECORDS))
-        if ready.count > 2 * read_ahead or ready.size_bytes > 2 * (_READY_BYTES + _AGAIN_BYTES):
-            queue.put_back(ready.trim(read_ahead, _READY_BYTES))
+        if ready.count > 2 * read_ahead or ready.size_bytes > 2 * (ready_bytes + _AGAIN_BYTES):
+            queue.put_back(ready.trim(read_ahead, ready_bytes))
         return work
     if room and _has_room(queue, max_delayed) and queue.position < log.last_stable_offset:
-        return _read_on(reader, queue, partition, room, now_ms=now_ms, wall_ms=wall_ms)
+        return _read_on(reader, queue, partition, room, ready_bytes, now_ms=now_ms, wall_ms=wall_ms)
     return 0
 
 
@@ -86,9 +94,14 @@ def look_ahead(
     is_end = queue.position >= partition.log.last_stable_offset
     if room <= 0 or is_end or not _has_room(queue, max_delayed):
         return 0
-    work = _read_on(reader, queue, partition, room, now_ms=now_ms, wall_ms=wall_ms)
+    work = _read_on(reader, queue, partition, room, _READY_BYTES, now_ms=now_ms, wall_ms=wall_ms)
     queue.forget_ready()
     return work
+
+
+def _ready_bytes(queues: int) -> int:
+    """What one of so many queues may read ahead."""
+    return max(_LEAST_READY_BYTES, min(_READY_BYTES, _ALL_READY_BYTES // max(queues, 1)))
 
 
 def _has_room(queue: PartitionQueue, max_delayed: int) -> bool:
@@ -102,11 +115,24 @@ def _read_on(
     queue: PartitionQueue,
     partition: Partition,
     room: int,
+    max_bytes: int,
     *,
     now_ms: int,
     wall_ms: int,
 ) -> int:
-    page = reader.read(partition, queue.position, limit=min(room, _PAGE_RECORDS))
+    try:
+        page = reader.read(
+            partition, queue.position, limit=min(room, _PAGE_RECORDS), max_bytes=max_bytes
+        )
+    except RecordTooLarge as error:
+        # Nobody could ever receive it, and what comes behind it must not wait for that.
+        _log.error(
+            "queues of topic %(topic)s, partition %(partition)d: a message is passed over: "
+            "%(error)s",
+            {"topic": partition.topic.name, "partition": partition.number, "error": error},
+        )
+        queue.feed([], error.next_offset, now_ms=now_ms, wall_ms=wall_ms)
+        return _READ_WORK
     queue.feed(page.records, page.next_offset, now_ms=now_ms, wall_ms=wall_ms)
     return _READ_WORK + len(page.records)
 
@@ -149,15 +175,17 @@ def read_offsets(
         page = reader.read(
             partition,
             offset,
-            limit=offsets[-1] - offset + 1,
+            limit=len(offsets) - at,
+            max_bytes=max_bytes,
+            wanted=wanted,
             # At least one batch is read: where the next offset is far away, no more than that.
-            max_bytes=_NEAR_BYTES if is_near else 1,
+            packed_bytes=_NEAR_BYTES if is_near else 1,
         )
         for record in page.records:
-            if record.offset in wanted:
-                found[record.offset] = record
-                max_bytes -= size_bytes(record)
-        work += _READ_WORK + len(page.records)
+            found[record.offset] = record
+            max_bytes -= size_bytes(record)
+        # About how many were looked at.
+        work += _READ_WORK + max(page.next_offset - offset, 0)
         # The page may have ended early, or have passed over some that are not there any more.
         at = bisect_left(offsets, max(page.next_offset, offset + 1), lo=at)
     return Found(found, at, work)

@@ -248,7 +248,8 @@ class Topics:
         """The topic of a name, created now if there is none. All who ask at once share it.
 
         A new one has so many partitions; -1 is as many as the broker is set to.
-        Raises what `create` does, and UnknownTopic while one of that name is being deleted.
+        Raises what `create` does, UnknownTopic while one of that name is being deleted, and
+        TooManyTopics.
         """
         if (topic := self._topics.get(name)) is not None:
             return topic
@@ -256,6 +257,7 @@ class Topics:
             return await asyncio.shield(creation)
         if name in self._catalog.topics:
             raise UnknownTopic(name)
+        self._settings.check_room(name, count=len(self._catalog.topics))
         return await self._create(name, partitions=partitions, overrides={})
 
     async def _create(

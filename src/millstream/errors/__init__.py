@@ -7,6 +7,7 @@
     │   │   └── ChecksumMismatch they were damaged on the way; send them again
     │   ├── InvalidRecord        the topic takes no record like this one
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
+    │   ├── RecordTooLarge       a stored message is larger than a reader may be given
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
     │   ├── TooManyElements      the request lists more than the broker takes at once
     │   ├── MemberTooLarge       a group member has more metadata than the broker keeps
@@ -19,6 +20,7 @@
     │   ├── InvalidName          a topic, group or such cannot be called this
     │   ├── InvalidRegex         the regular expression is none, or uses what is not supported
     │   ├── InvalidPartitions    a topic cannot have this many partitions
+    │   ├── TooManyTopics        no more topics are created by themselves; create it
     │   ├── InvalidTimeout       a session cannot be this long or short
     │   ├── InvalidTransactionTimeout  a transaction cannot be this long
     │   ├── Superseded           its producer has gone on with a newer connection
@@ -156,6 +158,7 @@ from millstream.errors.records import (
     InvalidRecord,
     MessageTooLarge,
     OutOfOrderSequence,
+    RecordTooLarge,
     UnsupportedCodec,
 )
 from millstream.errors.requests import (
@@ -172,6 +175,7 @@ from millstream.errors.requests import (
     OffsetOutOfRange,
     TimedOut,
     TooManyElements,
+    TooManyTopics,
     UnknownLeaderEpoch,
     UnknownPartition,
     UnknownTopic,
@@ -288,6 +292,7 @@ __all__ = [
     "ReadStalled",
     "RebalanceInProgress",
     "RecordsDamaged",
+    "RecordTooLarge",
     "RefusedByBroker",
     "SparkLost",
     "SparkRefused",
@@ -301,6 +306,7 @@ __all__ = [
     "TimedOut",
     "TooManyElements",
     "TooManyFiles",
+    "TooManyTopics",
     "TransactionExpired",
     "TransactionLost",
     "Unavailable",

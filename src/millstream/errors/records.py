@@ -46,6 +46,24 @@ class MessageTooLarge(InvalidRequest):
         )
 
 
+@dataclass(eq=False, kw_only=True)
+class RecordTooLarge(InvalidRequest):
+    """Stored records take more memory, or more time, than a reader may be given.
+
+    `next_offset` is the first offset behind what cannot be read here.
+    """
+
+    offset: int
+    next_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"the message at offset {self.offset} cannot be served here: {self.reason}. "
+            f"Fetch it with a Kafka client, or continue at offset {self.next_offset}"
+        )
+
+
 @dataclass(eq=False)
 class UnsupportedCodec(InvalidRequest):
     """The batch is compressed in a way we do not know."""

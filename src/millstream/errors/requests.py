@@ -119,6 +119,20 @@ class InvalidPartitions(InvalidRequest):
         return f"topic {self.topic!r} with {self.count} partitions: expected {self.expected}"
 
 
+@dataclass(eq=False)
+class TooManyTopics(InvalidRequest):
+    """There are so many topics that no more come to be just because a client names them."""
+
+    topic: str
+    limit: int
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} is not created by itself: there are as many topics as "
+            f"auto.create.topics.max allows ({self.limit}). Create it, or delete others"
+        )
+
+
 @dataclass(eq=False, kw_only=True)
 class InvalidSetting(InvalidRequest):
     """A setting has a value outside its range, or a name that nothing has."""

@@ -7,13 +7,15 @@ memory. It is reserved for all of the request at once, so that who has begun can
 allocated as bytes arrive, so that an announcement alone costs nothing.
 
 Invariant: `start <= end`; between two turns of the event loop nothing of a connection is left in
-the shared buffer. Own buffers are taken from a pool that bounds their sum. Who has to wait for one
+the shared buffer. Own buffers are part of a budget that bounds their sum. Who has to wait for one
 keeps what it has received so far, which is at most `_TIGHT_BYTES` while others wait already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from millstream.broker.memory_budget import MemoryBudget
 
 _STEP_BYTES = 64 * 1024
 _WORTH_A_READ_BYTES = 4 * 1024
@@ -27,61 +29,62 @@ def reserved_bytes(needed: int) -> int:
 
 
 class BufferPool:
-    """Bounds the memory of all own buffers, and keeps those in line who want more of it."""
+    """The own buffers of one listener, which are part of the broker's memory budget."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, budget: MemoryBudget, use: str, *, limit_bytes: int | None = None) -> None:
+        """`use` names it in the budget. With `limit_bytes` it has a limit of its own, too."""
         self.shared = bytearray(SHARED_BYTES)
         self.shared_view = memoryview(self.shared)
         self.holders: set[ReceiveBuffer] = set()
         """Everyone with a buffer of its own."""
-        self._limit_bytes = self._free_bytes = limit_bytes
-        # In order; nobody stands here twice.
-        self._line: dict[Callable[[], None], None] = {}
+        self._budget = budget
+        self._use = use
+        self._limit_bytes = limit_bytes
+        self.used_bytes = 0
+        """What is reserved for own buffers."""
+        budget.reclaim.append(self._reclaim)
 
     @property
     def is_tight(self) -> bool:
         """Whether someone waits for memory, so that nobody should keep what it does not need."""
-        return bool(self._line)
-
-    @property
-    def used_bytes(self) -> int:
-        """What is reserved for own buffers."""
-        return self._limit_bytes - self._free_bytes
+        return self._budget.is_tight
 
     @property
     def waiting(self) -> int:
         """How many wait for memory."""
-        return len(self._line)
+        return self._budget.waiting(self._use)
 
     def take(self, size: int) -> bool:
-        """Whether there is room for so much; then it is taken. Who fits in need not wait in line:
-        a large request must not hold up the small ones.
-        """
-        if size > self._free_bytes:
-            for holder in list(self.holders):
-                self._free_bytes += holder.yield_bytes()
-            if size > self._free_bytes:
+        """Whether there is room for so much; then it is taken."""
+        limit = self._limit_bytes
+        if limit is not None and self.used_bytes + size > limit:
+            self._reclaim()
+            if self.used_bytes + size > limit:
                 return False
-        self._free_bytes -= size
+        if not self._budget.take(self._use, size):
+            return False
+        self.used_bytes += size
         return True
 
     def give_back(self, size: int) -> None:
-        self._free_bytes += size
-        # Each tries again, as long as there is something to be had; who still finds no room gets
-        # in line again.
-        line, self._line = self._line, {}
-        untried = iter(line)
-        while self._free_bytes >= _STEP_BYTES and (retry := next(untried, None)) is not None:
-            retry()
-        self._line.update(dict.fromkeys(untried))
+        """Those who wait try again."""
+        self.used_bytes -= size
+        self._budget.give_back(self._use, size)
 
     def wait(self, retry: Callable[[], None]) -> None:
         """Call when memory was given back."""
-        self._line[retry] = None
+        self._budget.wait(self._use, retry)
 
     def leave(self, retry: Callable[[], None]) -> None:
         """Wait no longer, if ever."""
-        self._line.pop(retry, None)
+        self._budget.leave(retry)
+
+    def _reclaim(self) -> None:
+        """Take away what is kept for the next request."""
+        for holder in list(self.holders):
+            freed = holder.yield_bytes()
+            self.used_bytes -= freed
+            self._budget.release(self._use, freed)
 
 
 class ReceiveBuffer:

@@ -112,6 +112,9 @@ def decode_record(  # noqa: C901, PLR0912, PLR0915 - one byte of each number is 
     headers: Headers = ()
     if body[position]:
         headers, position = read_headers(body, position)
+        if position > len(body):
+            # The last header's value was cut, which nothing behind it would tell.
+            raise IndexError
     else:
         position += 1
     if position != end:

@@ -67,13 +67,6 @@ class HttpSettings:
         "Largest body of a request, line of a stream of lines, or WebSocket message.",
         needs_restart=True,
     )
-    request_buffered_max_bytes: int = setting(
-        "http.request.buffered.max.bytes",
-        128 * _MIB,
-        Whole(1024, LONG_MAX),
-        "Bytes of large bodies of all requests together; past it, more wait and are not read.",
-        needs_restart=True,
-    )
     body_timeout_s: int = setting(
         "http.request.body.timeout.seconds",
         30,

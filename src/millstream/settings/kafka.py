@@ -81,9 +81,10 @@ class KafkaSettings:
     )
     buffered_max_bytes: int = setting(
         "queued.max.request.bytes",
-        1024 * _MIB,
-        Whole(1, LONG_MAX),
-        "Memory for all requests being received; past it, connections that need more wait.",
+        -1,
+        Whole(-1, LONG_MAX),
+        "Memory for requests being received, within max.memory.bytes; past it, connections that "
+        "need more wait. -1 is no limit of its own.",
         needs_restart=True,
     )
     fetch_max_bytes: int = setting(
@@ -95,7 +96,7 @@ class KafkaSettings:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.buffered_max_bytes < self.request_max_bytes:
+        if 0 <= self.buffered_max_bytes < self.request_max_bytes:
             raise InvalidSetting(
                 name="queued.max.request.bytes",
                 value=self.buffered_max_bytes,

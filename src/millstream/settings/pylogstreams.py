@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.errors import InvalidSetting
 from millstream.settings.declaration import check, setting
 from millstream.settings.domain import INT_MAX, LONG_MAX, Address, Whole
 
@@ -48,13 +47,6 @@ class PyLogStreamsSettings:
         "creates take messages of this size.",
         needs_restart=True,
     )
-    buffered_max_bytes: int = setting(
-        "buffered.max.bytes",
-        256 * _MIB,
-        Whole(1, LONG_MAX),
-        "Memory for all frames being received; past it, connections that need more wait.",
-        needs_restart=True,
-    )
     max_connections: int = setting(
         "max.connections",
         15_000,
@@ -76,9 +68,3 @@ class PyLogStreamsSettings:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.buffered_max_bytes < self.frame_max_bytes:
-            raise InvalidSetting(
-                name="buffered.max.bytes",
-                value=self.buffered_max_bytes,
-                expected=f"at least frame.max.bytes, which is {self.frame_max_bytes}",
-            )

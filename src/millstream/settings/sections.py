@@ -15,6 +15,7 @@ from millstream.settings.groups import GroupSettings
 from millstream.settings.http import HttpSettings
 from millstream.settings.kafka import KafkaSettings
 from millstream.settings.log import LogSettings
+from millstream.settings.memory import MemorySettings
 from millstream.settings.pylogstreams import PyLogStreamsSettings
 from millstream.settings.storage import StorageSettings
 from millstream.settings.subscriptions import SubscriptionLimits
@@ -30,6 +31,7 @@ SECTIONS: dict[str, type] = {
     "groups": GroupSettings,
     "transactions": TransactionSettings,
     "subscriptions": SubscriptionLimits,
+    "memory": MemorySettings,
     "kafka": KafkaSettings,
     "http": HttpSettings,
     "pylogstreams": PyLogStreamsSettings,
@@ -50,6 +52,7 @@ class Settings:
     groups: GroupSettings = field(default_factory=GroupSettings)
     transactions: TransactionSettings = field(default_factory=TransactionSettings)
     subscriptions: SubscriptionLimits = field(default_factory=SubscriptionLimits)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     pylogstreams: PyLogStreamsSettings = field(default_factory=PyLogStreamsSettings)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.errors import TooManyTopics
 from millstream.settings.declaration import check, setting
-from millstream.settings.domain import Flag, Whole
+from millstream.settings.domain import INT_MAX, Flag, Whole
 
 MAX_PARTITIONS = 100_000
 
@@ -26,6 +27,12 @@ class TopicSettings:
         domain=Flag(),
         doc="Whether a topic is created when a client first asks for it.",
     )
+    auto_create_max: int = setting(
+        "auto.create.topics.max",
+        20_000,
+        Whole(1, INT_MAX),
+        "While there are this many topics, none is created just because a client asks for it.",
+    )
     delete_enable: bool = setting(
         "delete.topic.enable",
         default=True,
@@ -35,3 +42,8 @@ class TopicSettings:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def check_room(self, topic: str, *, count: int) -> None:
+        """Raises TooManyTopics for one that would be created by itself, where so many are."""
+        if count >= self.auto_create_max:
+            raise TooManyTopics(topic, self.auto_create_max)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from millstream.errors import InvalidRequest
-from millstream.records.batch_reader import records_of
-from millstream.records.record import Record
+from millstream.errors import CorruptData, RecordTooLarge
 from millstream.storage.log_walk import sound_batches
 from millstream.storage.partition_log import PartitionLog, TimedOffset
 from millstream.storage.segment_chain import SegmentChain
+from millstream.storage.stored_records import stored_times
 
 
 def first_at_or_after(
@@ -23,9 +22,9 @@ def first_at_or_after(
     """The first record at or past `from_offset` whose timestamp is at least `timestamp_ms`."""
     for header, batch in sound_batches(log, from_offset):
         if header.max_timestamp_ms >= timestamp_ms and not header.is_control:
-            for record in _records(batch, limit_bytes):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
-                    return TimedOffset(record.offset, record.timestamp_ms)
+            for offset, time_ms in _times(batch, limit_bytes):
+                if time_ms >= timestamp_ms and offset >= from_offset:
+                    return TimedOffset(offset, time_ms)
     return None
 
 
@@ -51,14 +50,14 @@ def first_of_largest(log: PartitionLog, *, limit_bytes: int) -> TimedOffset | No
         if header.is_control:
             continue
         if best is None or header.max_timestamp_ms > best.timestamp_ms:
-            for record in _records(batch, limit_bytes):
-                newer = best is None or record.timestamp_ms > best.timestamp_ms
-                if newer and record.offset >= log.start_offset:
-                    best = TimedOffset(record.offset, record.timestamp_ms)
+            for offset, time_ms in _times(batch, limit_bytes):
+                newer = best is None or time_ms > best.timestamp_ms
+                if newer and offset >= log.start_offset:
+                    best = TimedOffset(offset, time_ms)
     return best
 
 
-def _records(batch: memoryview, limit_bytes: int) -> Iterator[Record]:
-    """The records of a batch, up to where its sender made them unreadable."""
-    with suppress(InvalidRequest):
-        yield from records_of(batch, limit_bytes=limit_bytes)
+def _times(batch: memoryview, limit_bytes: int) -> Iterator[tuple[int, int]]:
+    """Offsets and times in a batch, up to where it is damaged or its sender made it unreadable."""
+    with suppress(CorruptData, RecordTooLarge):
+        yield from stored_times(batch, limit_bytes=limit_bytes)

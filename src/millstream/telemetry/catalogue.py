@@ -91,6 +91,21 @@ MEMORY_WAITING = _gauge(
     "door",
     "Connections that are not read because they wait for such memory.",
 )
+MEMORY_LIMIT = _gauge(
+    "millstream_memory_limit_bytes",
+    "",
+    "Memory that all clients together may make the broker hold: `max.memory.bytes`.",
+)
+MEMORY_BUDGET = _gauge(
+    "millstream_memory_used_bytes",
+    "use",
+    "What they make it hold: requests that have not come whole, and answers that are not read.",
+)
+UNREAD_DROPPED = _counter(
+    "millstream_unread_connections_dropped",
+    "",
+    "Connections that were closed because others needed the memory of answers left unread.",
+)
 PURGATORY = _gauge(
     "millstream_purgatory_size",
     "operation",

@@ -9,6 +9,7 @@ import pytest
 from millstream.broker.reading import Reader
 from millstream.broker.sending import NewRecord
 from millstream.errors import OffsetOutOfRange
+from millstream.records import Codec, Record, build
 from tests.fakes.transaction_home import TransactionHome
 
 READER = Reader(max_unpacked_bytes=1 << 20)
@@ -76,5 +77,25 @@ def test_reader_waits_until_there_is_more() -> None:
         await waiting
         await READER.wait(partition, 11, timeout_ms=5)
         assert not partition.waiters
+
+    asyncio.run(main())
+
+
+def test_page_is_bounded_in_bytes_and_goes_on_within_a_batch() -> None:
+    async def main() -> None:
+        home = await home_with_records(0)
+        partition = home.partition("t", 0)
+        records = [Record(n, 1, None, b"%03d" % n * 1000) for n in range(40)]
+        partition.log.append([build(records, codec=Codec.ZSTD)])
+        offset, sizes, seen = 0, [], []
+        while offset < 40:
+            page = READER.read(partition, offset, limit=1000, max_bytes=10_000)
+            sizes.append(len(page.records))
+            seen += [record.value for record in page.records]
+            offset = page.next_offset
+        assert seen == [record.value for record in records]
+        assert set(sizes) == {4}
+        [last] = READER.read(partition, 39, limit=1000, max_bytes=1).records
+        assert last.offset == 39
 
     asyncio.run(main())

@@ -158,7 +158,7 @@ def test_announced_requests_get_no_more_memory_than_there_is(tmp_path: Path) -> 
             liars = [await opened.connect() for _ in range(40)]
             for liar in liars:
                 await _announce(liar)
-            await until(lambda: len(opened.door.pool._line) >= 38)
+            await until(lambda: opened.door.pool.waiting >= 38)
             assert sum(each._own_bytes for each in opened.door.pool.holders) <= 100 * MIB
 
             # Small requests go on, in pieces, too.

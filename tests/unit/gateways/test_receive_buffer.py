@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.broker.memory_budget import KAFKA_REQUESTS, MemoryBudget
 from millstream.gateways.receive_buffer import SHARED_BYTES, BufferPool, ReceiveBuffer
 
 STEP = 64 * 1024
+
+
+def pool_of(limit_bytes: int) -> BufferPool:
+    return BufferPool(MemoryBudget(limit_bytes), KAFKA_REQUESTS)
 
 
 def receive(buffer: ReceiveBuffer, data: bytes) -> None:
@@ -24,7 +29,7 @@ def content(buffer: ReceiveBuffer) -> bytes:
 
 
 def test_whole_requests_need_no_memory() -> None:
-    pool = BufferPool(STEP)
+    pool = pool_of(STEP)
     first, second = ReceiveBuffer(pool), ReceiveBuffer(pool)
     receive(first, b"request")
     first.start = first.end
@@ -34,7 +39,7 @@ def test_whole_requests_need_no_memory() -> None:
 
 
 def test_piece_of_a_request_moves_to_a_buffer_of_its_own() -> None:
-    pool = BufferPool(4 * STEP)
+    pool = pool_of(4 * STEP)
     buffer, other = ReceiveBuffer(pool), ReceiveBuffer(pool)
     receive(buffer, b"done" + b"begun")
     buffer.start = 4
@@ -45,7 +50,7 @@ def test_piece_of_a_request_moves_to_a_buffer_of_its_own() -> None:
 
 
 def test_own_buffer_grows_as_bytes_arrive() -> None:
-    pool = BufferPool(1000 * STEP)
+    pool = pool_of(1000 * STEP)
     buffer = ReceiveBuffer(pool)
     total, sent = 100 * STEP, bytes(range(256)) * 64
     received = bytearray()
@@ -64,7 +69,7 @@ def test_own_buffer_grows_as_bytes_arrive() -> None:
 
 
 def test_own_buffer_is_kept_for_the_next_request() -> None:
-    pool = BufferPool(STEP)
+    pool = pool_of(STEP)
     buffer = ReceiveBuffer(pool)
     receive(buffer, b"a")
     assert buffer.settle(10)
@@ -81,7 +86,7 @@ def test_own_buffer_is_kept_for_the_next_request() -> None:
 def test_beginning_of_a_size_at_the_very_end_of_a_buffer_leaves_room_for_the_rest(
     left: int,
 ) -> None:
-    buffer = ReceiveBuffer(BufferPool(STEP))
+    buffer = ReceiveBuffer(pool_of(STEP))
     receive(buffer, b"x")
     assert buffer.settle(10)
     receive(buffer, bytes(STEP - 1))
@@ -92,7 +97,7 @@ def test_beginning_of_a_size_at_the_very_end_of_a_buffer_leaves_room_for_the_res
 
 
 def test_request_for_which_there_is_no_memory_waits_and_keeps_what_it_has() -> None:
-    pool = BufferPool(STEP)
+    pool = pool_of(STEP)
     holder, waiter = ReceiveBuffer(pool), ReceiveBuffer(pool)
     receive(holder, b"held")
     assert holder.settle(10)
@@ -106,12 +111,12 @@ def test_request_for_which_there_is_no_memory_waits_and_keeps_what_it_has() -> N
     assert pool.is_tight
     holder.close()
     assert tries == [True]
-    assert len(pool._line) == 0
+    assert not pool.waiting
     assert content(waiter) == b"waits"
 
 
 def test_memory_that_is_only_kept_is_taken_by_who_needs_it() -> None:
-    pool = BufferPool(STEP)
+    pool = pool_of(STEP)
     idle, busy = ReceiveBuffer(pool), ReceiveBuffer(pool)
     receive(idle, b"a")
     assert idle.settle(10)
@@ -124,7 +129,7 @@ def test_memory_that_is_only_kept_is_taken_by_who_needs_it() -> None:
 
 
 def test_who_waits_twice_is_called_once_and_in_order() -> None:
-    pool = BufferPool(STEP)
+    pool = pool_of(STEP)
     assert pool.take(STEP)
     called: list[str] = []
 
@@ -140,7 +145,7 @@ def test_who_waits_twice_is_called_once_and_in_order() -> None:
 
 
 def test_nobody_is_called_when_nothing_is_left_to_be_had() -> None:
-    pool = BufferPool(2 * STEP)
+    pool = pool_of(2 * STEP)
     assert pool.take(2 * STEP)
     called: list[str] = []
 
@@ -158,13 +163,13 @@ def test_nobody_is_called_when_nothing_is_left_to_be_had() -> None:
 
 
 def test_while_others_wait_little_is_received_at_once() -> None:
-    pool = BufferPool(STEP)
+    pool = pool_of(STEP)
     pool.wait(lambda: None)
     assert len(ReceiveBuffer(pool).space()) == 4096
 
 
 def test_only_a_buffer_with_something_in_it_hoards() -> None:
-    buffer = ReceiveBuffer(BufferPool(STEP))
+    buffer = ReceiveBuffer(pool_of(STEP))
     receive(buffer, b"a")
     assert buffer.settle(10)
     assert buffer.is_hoarding
@@ -178,7 +183,7 @@ def test_pool_never_gives_more_than_it_has_and_gets_all_back(
     steps: list[tuple[int, int]],
 ) -> None:
     limit = 6 * STEP
-    pool = BufferPool(limit)
+    pool = pool_of(limit)
     buffers = [ReceiveBuffer(pool) for _ in range(4)]
     for number, size in steps:
         buffer = buffers[number]
@@ -190,7 +195,7 @@ def test_pool_never_gives_more_than_it_has_and_gets_all_back(
             if not buffer.settle(size):
                 assert content(buffer) == b"x"
                 buffer.close()
-        assert sum(each._own_bytes for each in buffers) == limit - pool._free_bytes <= limit
+        assert sum(each._own_bytes for each in buffers) == pool.used_bytes <= limit
     for buffer in buffers:
         buffer.close()
     assert pool.take(limit)

@@ -124,8 +124,8 @@ def test_name_like_no_other_gets_no_suggestion(config: Path) -> None:
 
 
 SECTION_NAMES = (
-    "[storage], [log], [topics], [groups], [transactions], [subscriptions], [kafka], [http], "
-    "[pylogstreams], [telemetry]"
+    "[storage], [log], [topics], [groups], [transactions], [subscriptions], [memory], [kafka], "
+    "[http], [pylogstreams], [telemetry]"
 )
 
 

@@ -14,16 +14,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Scope
 
+from millstream.broker.memory_budget import HTTP_BODIES
 from millstream.errors import BodyStalled, BodyTooLarge, UnsupportedMediaType
 from millstream.gateways.http import json_text
-from millstream.gateways.http.context import Context, context_of
+from millstream.gateways.http.context import FREE_BYTES, Context, context_of
 from millstream.gateways.http.parameters import StrictRoute
 
 HELD: Final = "millstream.held_bytes"
 """What a request has of the room for bodies, in its scope."""
 
-_FREE_BYTES = 64 << 10
-"""About what a connection holds anyway."""
 _PAUSE_S = 0.1
 _MOST_OF_A_ROUTE = 1 << 20
 _MOST_VALUES_OF_A_ROUTE = 60_000
@@ -38,7 +37,7 @@ async def whole_body(request: Request, limit_bytes: int) -> bytes:
     body: bytes = message.get("body", b"")
     if message.get("more_body", False):
         size_bytes = _announced_bytes(request, limit_bytes)
-        if size_bytes > _FREE_BYTES:
+        if size_bytes > FREE_BYTES:
             await _hold(request, context, size_bytes)
         chunks = [body]
         size_bytes = len(body)
@@ -89,7 +88,7 @@ async def lines_of(request: Request, limit_bytes: int) -> AsyncIterator[list[byt
         rest_bytes += len(rest[-1])
         if rest_bytes > limit_bytes:
             raise BodyTooLarge(limit_bytes)
-        if rest_bytes > _FREE_BYTES and HELD not in request.scope:
+        if rest_bytes > FREE_BYTES and HELD not in request.scope:
             await _hold(request, context, limit_bytes)
         yield [line for line in lines if line and not line.isspace()]
     last = b"".join(rest)
@@ -101,7 +100,7 @@ def let_go(scope: Scope, context: Context) -> None:
     """Give back what a request has of the room for bodies. Safe to call twice."""
     held_bytes = scope.pop(HELD, 0)
     if held_bytes:
-        context.body_room.leave(held_bytes)
+        context.broker.memory.give_back(HTTP_BODIES, held_bytes)
 
 
 def check_not_encoded(request: Request) -> None:
@@ -114,7 +113,9 @@ def check_not_encoded(request: Request) -> None:
 
 
 async def _hold(request: Request, context: Context, size_bytes: int) -> None:
-    await context.body_room.enter(size_bytes, timeout_s=context.settings.body_timeout_s)
+    await context.broker.memory.reserve(
+        HTTP_BODIES, size_bytes, timeout_s=context.settings.body_timeout_s
+    )
     request.scope[HELD] = size_bytes
 
 
@@ -152,7 +153,7 @@ class LimitedRoute(StrictRoute):
             except BodyTooLarge:
                 is_set = limit_bytes == setting_bytes
                 raise BodyTooLarge(limit_bytes, is_set=is_set) from None
-            if len(body) > _FREE_BYTES:
+            if len(body) > FREE_BYTES:
                 # It is parsed and checked at once, and everybody waits for that.
                 await json_text.check(body, most_values=_MOST_VALUES_OF_A_ROUTE)
             unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]

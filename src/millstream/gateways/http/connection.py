@@ -25,7 +25,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 
-from millstream.gateways.http.context import Context
+from millstream.broker.memory_budget import WEBSOCKET_MESSAGES
+from millstream.gateways.http.context import CONNECTION, FREE_BYTES, Context
 from millstream.gateways.http.problems import plain_problem
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Connection(HttpToolsProtocol):
         """What to tell to whatever is asked."""
         self._timer: TimerHandle | None = None
         self._stall_timer: TimerHandle | None = None
+        self.is_endless = False
+        """Whether it is used for a stream that its client may read as slowly as it likes."""
         # A head may begin anywhere in the first of its chunks, and end anywhere in the last.
         self._chunk_bytes = 0
         self._first_bytes = 0
@@ -87,6 +90,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._cancel_stall_timer()
+        self._context.resume(self)
         # It does so itself only after an end without an error.
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -103,6 +107,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         self._is_in_head = True
         self._first_bytes = self._chunk_bytes
         self._more_bytes = 0
@@ -129,6 +134,7 @@ class Connection(HttpToolsProtocol):
         socket = self.transport.get_protocol()
         assert isinstance(socket, SocketConnection)
         socket.since_s = socket.heard_s = self.heard_s
+        socket.context = self._context
         if not socket.handshake_initiated:
             # It could not read the request, says nothing, and would wait for ever.
             self.transport.set_protocol(self)
@@ -137,12 +143,24 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        unsent_bytes = self.transport.get_write_buffer_size()
         if self._stall_timer is None:
-            self._watch_writing(self.transport.get_write_buffer_size())
+            self._watch_writing(unsent_bytes)
+        self._context.stall(self, unsent_bytes)
 
     def resume_writing(self) -> None:
         self._cancel_stall_timer()
+        self._context.resume(self)
         super().resume_writing()
+
+    def give_up_unread(self) -> None:
+        """Hang up on a client that does not read, while others need the memory."""
+        self.transport.abort()
+
+    async def drained(self) -> None:
+        """Return when the client has taken its answers, or is gone."""
+        while self.flow.write_paused and not self.transport.is_closing():
+            await self.flow.drain()
 
     def _watch_writing(self, left_bytes: int) -> None:
         self._stall_timer = self.loop.call_later(
@@ -150,9 +168,9 @@ class Connection(HttpToolsProtocol):
         )
 
     def _look_at_writing(self, before_bytes: int) -> None:
-        """Of an answer that goes on, little is held, and who is slow may be so."""
+        """Of a stream without end, little is held, and who is slow may be so."""
         left_bytes = self.transport.get_write_buffer_size()
-        if not self._is_answering and left_bytes >= before_bytes:
+        if not self.is_endless and left_bytes >= before_bytes:
             self._stall_timer = None
             self.transport.abort()
         else:
@@ -226,12 +244,68 @@ class Connection(HttpToolsProtocol):
 class SocketConnection(WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket."""
 
+    context: Context
     _late_pongs: Sequence[bytes] = ()
     since_s = heard_s = 0.0
+    # What has come of a message that is not whole; what is reserved for it; who looks after it.
+    _partial_bytes = 0
+    _held_bytes = 0
+    _watch: TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = self.loop.time()
+        self._partial_bytes += len(data)
         super().data_received(data)
+        if self._partial_bytes > FREE_BYTES and self._watch is None and self.handshake_complete:
+            self._look_at_partial()
+            self._hold()
+
+    def send_receive_event_to_app(self) -> None:
+        self._let_go()
+        super().send_receive_event_to_app()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._let_go()
+        self.context.resume(self)
+        super().connection_lost(exc)
+
+    def _hold(self) -> None:
+        """Reserve memory for the rest of a message, and read none of it before there is some."""
+        size_bytes = self.context.settings.request_max_bytes
+        memory = self.context.broker.memory
+        if memory.take(WEBSOCKET_MESSAGES, size_bytes):
+            self._held_bytes = size_bytes
+            if self.read_paused:
+                self.read_paused = False
+                self.transport.resume_reading()
+        else:
+            memory.wait(WEBSOCKET_MESSAGES, self._hold)
+            if not self.read_paused:
+                self.read_paused = True
+                self.transport.pause_reading()
+
+    def _let_go(self) -> None:
+        """There is no partial message any more. Safe to call twice."""
+        self._partial_bytes = 0
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+            self.context.broker.memory.leave(self._hold)
+        held_bytes, self._held_bytes = self._held_bytes, 0
+        if held_bytes:
+            self.context.broker.memory.give_back(WEBSOCKET_MESSAGES, held_bytes)
+
+    def _look_at_partial(self) -> None:
+        """End a connection whose message does not get on, for want of memory or of bytes."""
+        timeout_s = self.context.settings.body_timeout_s
+        left_s = self.heard_s + timeout_s - self.loop.time()
+        if self._watch is not None and left_s <= 0:
+            reason = "nothing of a message came" if self._held_bytes else "there is no memory"
+            self._let_go()
+            self.conn.fail(CloseCode.TRY_AGAIN_LATER, f"{reason} for {timeout_s} s")
+            self.handle_parser_exception()
+        else:
+            self._watch = self.loop.call_later(max(left_s, 0.1), self._look_at_partial)
 
     def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
         """Hot: every frame goes through here."""
@@ -251,14 +325,25 @@ class SocketConnection(WebSocketsSansIOProtocol):
             self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"more than {_MOST_FRAGMENTS} fragments")
             self.handle_parser_exception()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.context.stall(self, self.transport.get_write_buffer_size())
+
+    def give_up_unread(self) -> None:
+        """Hang up on a client that does not read, while others need the memory."""
+        self.transport.abort()
+
     def handle_ping(self) -> None:
         """Who does not read is owed the answer to the last ping alone (RFC 6455, 5.5.3)."""
+        if not self.frames:
+            self._partial_bytes = 0
         if self.writable.is_set():
             super().handle_ping()
         else:
             self._late_pongs = self.conn.data_to_send() or self._late_pongs
 
     def resume_writing(self) -> None:
+        self.context.resume(self)
         pongs, self._late_pongs = self._late_pongs, ()
         if not self.transport.is_closing():
             self.transport.write(b"".join(pongs))

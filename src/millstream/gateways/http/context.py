@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import HTTPConnection, Request
 
 from millstream.broker.broker import Broker
+from millstream.broker.memory_budget import Stalling
 from millstream.broker.topics import Topic
 from millstream.errors import Unavailable, UnknownTopic
-from millstream.gateways.http.body_room import BodyRoom
 from millstream.gateways.http.metrics import figures
 from millstream.settings.http import HttpSettings
 from millstream.telemetry.latencies import Latencies
+
+CONNECTION: Final = "millstream.connection"
+"""The connection over which a request came, in its scope."""
+FREE_BYTES = 64 << 10
+"""About what a connection holds anyway: smaller bodies and messages are not charged."""
 
 
 class Context:
@@ -25,7 +30,6 @@ class Context:
         self.settings = settings
         self.closing = asyncio.Event()
         """Set when whoever waits or streams is to come to an end."""
-        self.body_room = BodyRoom(settings.request_buffered_max_bytes)
         self.latencies = Latencies()
         """The broker's, once it has started."""
         self.open_connections: Collection[object] = ()
@@ -46,9 +50,20 @@ class Context:
     def has_started(self) -> bool:
         return self._broker is not None
 
+    def stall(self, client: Stalling, unsent_bytes: int) -> None:
+        """A client leaves so much of its answers unread."""
+        if self._broker is not None:
+            self._broker.memory.stall(client, unsent_bytes)
+
+    def resume(self, client: Stalling) -> None:
+        """It has taken them, or is gone. Safe to call twice."""
+        if self._broker is not None:
+            self._broker.memory.resume(client)
+
     def serve(self, broker: Broker) -> None:
         self._broker = broker
         self.latencies = broker.metrics.requests
+        broker.memory.allow_for(self.settings.request_max_bytes)
         broker.metrics.add(partial(figures, self))
         broker.topics.on_deleted.append(self._topic_deleted)
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from millstream.errors import MillstreamError
 from millstream.gateways.http.bodies import HELD, let_go
-from millstream.gateways.http.context import Context
+from millstream.gateways.http.context import CONNECTION, Context
 from millstream.gateways.http.guard import Guard, refuse
 from millstream.gateways.http.metrics import GROUP, MESSAGES, Measured
 from millstream.gateways.http.problems import answer_of, defect_answer
@@ -44,6 +44,9 @@ class FastLane:
         context.pending_requests += 1
         has_failed = True
         try:
+            # Nothing is made for a client that has not taken what was made before.
+            if (connection := scope.get(CONNECTION)) is not None and connection.flow.write_paused:
+                await connection.drained()
             await self._guarded(scope, receive, measured.send, self._serve)
             has_failed = False
         finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Message, Scope, Send
 
+from millstream.broker.memory_budget import HTTP_BODIES, WEBSOCKET_MESSAGES
 from millstream.clock import ticks_ns
 from millstream.gateways.door_metrics import add_connections
 from millstream.telemetry import catalogue as known
@@ -79,9 +80,11 @@ def figures(context: Context, reading: Reading) -> Iterator[None]:
         accepted=context.accepted_connections,
     )
     reading.add(known.PENDING_REQUESTS, context.pending_requests, _DOOR)
-    room = context.body_room
-    reading.add(known.MEMORY_USED, room.used_bytes, _DOOR)
-    reading.add(known.MEMORY_WAITING, room.waiting, _DOOR)
+    memory = context.broker.memory
+    used_bytes = memory.used[HTTP_BODIES] + memory.used[WEBSOCKET_MESSAGES]
+    reading.add(known.MEMORY_USED, used_bytes, _DOOR)
+    waiting = memory.waiting(HTTP_BODIES) + memory.waiting(WEBSOCKET_MESSAGES)
+    reading.add(known.MEMORY_WAITING, waiting, _DOOR)
     latencies = context.latencies
     for group, times in sorted(latencies.http.items()):
         reading.add_histogram(known.HTTP_REQUESTS, times, group)

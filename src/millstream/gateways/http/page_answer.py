@@ -61,6 +61,7 @@ async def _rest(
     max_bytes: int,
     encoding: str,
 ) -> AsyncIterator[bytes]:
+    owner = object()
     while _goes_on(page, limit, max_bytes):
         # To write does not wait for a client that keeps up.
         await asyncio.sleep(0)
@@ -72,6 +73,7 @@ async def _rest(
                 page.next_offset,
                 limit=limit,
                 max_bytes=min(max_bytes, PIECE_BYTES),
+                owner=owner,
             )
         except MillstreamError:
             # Who reads on at `next_offset` is told what is wrong there.

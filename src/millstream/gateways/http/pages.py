@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 from starlette.requests import Request
 
 from millstream.broker.partition import Partition
 from millstream.broker.reading import Page
-from millstream.errors import InvalidRequest, OffsetOutOfRange
+from millstream.errors import CorruptData, InvalidRequest, OffsetOutOfRange, RecordTooLarge
 from millstream.gateways.http.context import Context
 from millstream.records import Record
 from millstream.records.record import content_bytes
@@ -43,18 +44,33 @@ def offset_at(partition: Partition, timestamp_ms: int) -> int:
 
 
 def read(
-    context: Context, partition: Partition, offset: int, *, limit: int, max_bytes: int
+    context: Context,
+    partition: Partition,
+    offset: int,
+    *,
+    limit: int,
+    max_bytes: int,
+    owner: object = None,
 ) -> Page:
     """Up to `limit` messages and about `max_bytes`. Raises what Reader.read does."""
-    reader = context.broker.reader
-    page = reader.read(partition, offset, limit=limit, max_bytes=max_bytes)
+    read_page = partial(
+        context.broker.reader.read,
+        partition,
+        max_record_bytes=context.settings.response_max_bytes,
+        owner=owner,
+    )
+    page = read_page(offset, limit=limit, max_bytes=max_bytes)
     records = page.records
     room_bytes = max_bytes - size_bytes(page)
     # A page may end early: at the end of a segment, or where a transaction was aborted.
     while len(records) < limit and page.next_offset < page.end_offset and room_bytes > 0:
-        page = reader.read(
-            partition, page.next_offset, limit=limit - len(records), max_bytes=room_bytes
-        )
+        try:
+            page = read_page(page.next_offset, limit=limit - len(records), max_bytes=room_bytes)
+        except (CorruptData, RecordTooLarge):
+            if not records:
+                raise
+            # Whoever reads on at `next_offset` is told.
+            break
         records += page.records
         room_bytes -= max(size_bytes(page), 1)
     return page._replace(records=records)

@@ -51,6 +51,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _DATA = {
     errors.OffsetOutOfRange: ("offset", "start_offset", "end_offset"),
     errors.MessageTooLarge: ("size_bytes", "limit_bytes"),
+    errors.RecordTooLarge: ("offset", "next_offset"),
 }
 """What a program will want to know without reading the text."""
 _HINTS: dict[type[MillstreamError], str] = {

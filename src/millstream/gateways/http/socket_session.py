@@ -20,6 +20,7 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from millstream.broker.broker import Broker
+from millstream.broker.memory_budget import WEBSOCKET_MESSAGES
 from millstream.errors import (
     AlreadyExists,
     InvalidRequest,
@@ -29,7 +30,7 @@ from millstream.errors import (
     Unavailable,
 )
 from millstream.gateways.http import json_text
-from millstream.gateways.http.context import Context
+from millstream.gateways.http.context import FREE_BYTES, Context
 from millstream.gateways.http.excerpt import excerpt
 from millstream.gateways.http.problems import problem_of
 from millstream.gateways.http.socket_fields import Fields
@@ -116,8 +117,23 @@ class Session:
     async def begin(self, shape: dict[str, Any], size_bytes: int) -> None:
         """Carry out a request, or begin to."""
         await self._room.enter(size_bytes)
+        held_bytes = size_bytes if size_bytes > FREE_BYTES else 0
+        memory, timeout_s = self.broker.memory, self._context.settings.body_timeout_s
+        if held_bytes:
+            try:
+                await memory.reserve(WEBSOCKET_MESSAGES, held_bytes, timeout_s=timeout_s)
+            except Unavailable as error:
+                self._room.leave(size_bytes)
+                await self.tell({**_envelope(shape), "error": problem_of(error)})
+                return
+
+        def leave(_: object) -> None:
+            self._room.leave(size_bytes)
+            if held_bytes:
+                memory.give_back(WEBSOCKET_MESSAGES, held_bytes)
+
         task = self.spawn(self._serve(shape))
-        task.add_done_callback(lambda _: self._room.leave(size_bytes))
+        task.add_done_callback(leave)
         if shape.get("op") == "send" and not self._is_known(shape.get("topic")):
             # It may be created now. What comes after it must not be stored before it.
             await asyncio.wait([task])
@@ -151,9 +167,7 @@ class Session:
                 await self.refuse(shape)
 
     async def _serve(self, shape: dict[str, Any]) -> None:
-        number, name = shape.get("id"), shape.get("op")
-        is_id = type(number) in {int, str}
-        envelope = {"id": number} if is_id else {"op": name if type(name) is str else None}
+        number, name, envelope = shape.get("id"), shape.get("op"), _envelope(shape)
         try:
             answer = await self._answer(number, name, Fields(shape))
             async with self.turn:
@@ -301,6 +315,14 @@ class Session:
 def closing_reason(reason: object) -> str:
     """As much of a reason as a close frame has room for."""
     return str(reason).encode(errors="replace")[:_REASON_BYTES].decode(errors="ignore")
+
+
+def _envelope(shape: dict[str, Any]) -> dict[str, Any]:
+    """What tells the client which of its requests an answer is for."""
+    number, name = shape.get("id"), shape.get("op")
+    if type(number) in {int, str}:
+        return {"id": number}
+    return {"op": name if type(name) is str else None}
 
 
 def _text(shape: dict[str, Any]) -> str:

@@ -158,15 +158,27 @@ class QueueSubscription:
 
     async def run(self) -> None:
         """Deliver, until cancelled. Raises what is wrong with the subscription."""
+        line = self._line
         while True:
             deliveries = await self.consumer.receive(self._limit, _RECEIVE_MS)
-            if deliveries:
-                content = ",".join([_delivery_text(each) for each in deliveries])
-                # As many as fit, if the next ones are as large as these.
-                fitting = _QUEUE_BYTES * len(deliveries) // len(content)
-                self._limit = max(1, min(fitting, _FRAME_MESSAGES))
-                async with self._line.turn:
-                    await self._line.write(f"{self._begin}{content}{self._end}")
+            is_late = bool(deliveries) and line.turn.locked()
+            if is_late:
+                # Another frame is on its way, perhaps to a client that does not read: messages wait
+                # in the queue for their turn, and not in memory.
+                self.consumer.give_back(deliveries)
+                deliveries = []
+            if deliveries or is_late:
+                async with line.turn:
+                    await self._write(deliveries or await self.consumer.receive(self._limit, 0))
+
+    async def _write(self, deliveries: Sequence[Delivery]) -> None:
+        if not deliveries:
+            return
+        content = ",".join([_delivery_text(each) for each in deliveries])
+        # As many as fit, if the next ones are as large as these.
+        fitting = _QUEUE_BYTES * len(deliveries) // len(content)
+        self._limit = max(1, min(fitting, _FRAME_MESSAGES))
+        await self._line.write(f"{self._begin}{content}{self._end}")
 
     def close(self) -> None:
         self.consumer.detach()

@@ -24,7 +24,7 @@ from starlette.responses import StreamingResponse
 from millstream.broker.broker import Broker
 from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, MillstreamError, UnknownPartition
-from millstream.gateways.http.context import Context, context_of
+from millstream.gateways.http.context import CONNECTION, Context, context_of
 from millstream.gateways.http.documentation import problems
 from millstream.gateways.http.feed import Feed, Taken
 from millstream.gateways.http.origins import is_whole, origin_of_text, positions_of
@@ -101,10 +101,15 @@ class _Events(StreamingResponse):
         self._feed = feed
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        connection = scope.get(CONNECTION)
+        if connection is not None:
+            connection.is_endless = True
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._feed.close()
+            if connection is not None:
+                connection.is_endless = False
 
 
 async def _positions(

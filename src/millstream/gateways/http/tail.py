@@ -31,8 +31,8 @@ from millstream.gateways.http.context import Context
 from millstream.gateways.http.message_shapes import message_shape
 from millstream.records import Record
 
-_PAGE_BYTES = 64 << 10
-"""A page has at least a batch, and no more batches than that."""
+_PAGE_BYTES = 256 << 10
+"""A page has at least one record, and no more than that."""
 _PAGE_RECORDS = 10_000
 _KEPT_BYTES = 1 << 20
 _RECORD_OVERHEAD_BYTES = 150

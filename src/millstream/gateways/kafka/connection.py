@@ -142,6 +142,7 @@ class Connection(asyncio.BufferedProtocol):
             task.cancel()
         self._door.pool.leave(self._go_on)
         self._door.admission.leave(self._go_on)
+        self._door.broker.memory.resume(self)
         self._buffer.close()
 
     def eof_received(self) -> None:
@@ -158,9 +159,15 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._unread = True
         self._read_or_not()
+        # Fetched records are views of files, which cost no memory of ours.
+        unsent_bytes = self._transport.get_write_buffer_size()
+        self._door.broker.memory.stall(
+            self, min(unsent_bytes, self._door.settings.unsent_max_bytes)
+        )
 
     def resume_writing(self) -> None:
         self._unread = False
+        self._door.broker.memory.resume(self)
         self._go_on()
 
     # Requests
@@ -455,6 +462,15 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._abort()
         self._buffer.close()
+
+    def give_up_unread(self) -> None:
+        """Hang up on a client that does not read, while others need the memory."""
+        _log.warning(
+            "kafka: %(peer)s: the connection is closed: memory is short (max.memory.bytes), and "
+            "the client leaves answers unread",
+            {"peer": self._peer},
+        )
+        self._abort()
 
     def finish(self) -> None:
         """Answer waiting fetches with what there is, and take no more requests."""

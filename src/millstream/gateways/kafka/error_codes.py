@@ -92,6 +92,7 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.InvalidRegex: ErrorCode.INVALID_REGULAR_EXPRESSION,
     errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    errors.TooManyTopics: ErrorCode.POLICY_VIOLATION,
     errors.InvalidTimeout: ErrorCode.INVALID_SESSION_TIMEOUT,
     errors.InvalidTransactionTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     errors.InvalidSetting: ErrorCode.INVALID_CONFIG,

@@ -16,6 +16,7 @@ from typing import Any
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.broker import Broker
 from millstream.broker.connections import ConnectionDescription
+from millstream.broker.memory_budget import KAFKA_REQUESTS
 from millstream.broker.topics import Topic, Topics
 from millstream.gateways.kafka.admission import Admission
 from millstream.gateways.kafka.connection import Connection
@@ -45,7 +46,13 @@ class Door:
         self.settings = settings
         # Whatever is allowed to be sent must fit in, or it would wait for ever.
         largest_bytes = reserved_bytes(4 + settings.request_max_bytes)
-        self.pool = BufferPool(max(settings.buffered_max_bytes, largest_bytes))
+        broker.memory.allow_for(largest_bytes)
+        limit = settings.buffered_max_bytes
+        self.pool = BufferPool(
+            broker.memory,
+            KAFKA_REQUESTS,
+            limit_bytes=max(limit, largest_bytes) if limit >= 0 else None,
+        )
         self.cycle = AppendCycle()
         self.admission = Admission()
         self.connections: set[Connection] = set()

@@ -106,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         _log.debug("pylogstreams: %(peer)s: gone: %(error)s", {"peer": self._peer, "error": exc})
         self._is_lost = True
+        self._door.broker.memory.resume(self)
         self.delivery.close()
         self._door.connections.discard(self)
         self._door.pool.leave(self._go_on)
@@ -125,8 +126,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.delivery.hold()
+        self._door.broker.memory.stall(self, self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
+        self._door.broker.memory.resume(self)
         self.delivery.go_on()
 
     # Frames
@@ -349,6 +352,16 @@ class Connection(asyncio.BufferedProtocol):
         # What its socket has not taken goes to the other one.
         self.delivery.close()
         self.hang_up()
+
+    def give_up_unread(self) -> None:
+        """Hang up on a client that does not read, while others need the memory."""
+        _log.warning(
+            "pylogstreams: %(peer)s: the connection is closed: memory is short (max.memory.bytes), "
+            "and the client leaves messages unread",
+            {"peer": self._peer},
+        )
+        self._is_to_be_reset = True
+        self.abort()
 
     def expire(self, silent_s: float) -> None:
         """Hang up on a client that was silent for so long, unless it was us who did not listen."""

@@ -11,15 +11,24 @@ it may have something to deliver.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
 from millstream.broker.partition import Partition
 from millstream.broker.topics import Topic, Topics
-from millstream.errors import InvalidRequest, MillstreamError, OffsetOutOfRange, UnknownTopic
+from millstream.errors import (
+    InvalidRequest,
+    MillstreamError,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    UnknownTopic,
+)
 from millstream.gateways.pylogstreams.pages import Pages
 from millstream.gateways.pylogstreams.sessions import Session, Sessions
 from millstream.groups.offsets import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 LATEST = -1
 
@@ -223,6 +232,15 @@ class Delivery:
             # Retention has taken what came next, or a crash did.
             is_before = cursor.position < error.start_offset
             cursor.position = error.start_offset if is_before else error.end_offset
+            return True
+        except RecordTooLarge as error:
+            # A client that connects again would find it again, and never what comes behind it.
+            _log.error(
+                "pylogstreams: topic %(topic)s, partition %(partition)d: a message is passed over: "
+                "%(error)s",
+                {"topic": cursor.key[0], "partition": cursor.key[1], "error": error},
+            )
+            cursor.position = error.next_offset
             return True
         if part is None:
             return False

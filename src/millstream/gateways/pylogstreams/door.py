@@ -12,6 +12,7 @@ from functools import partial
 
 from millstream.broker.broker import Broker
 from millstream.broker.connections import ConnectionDescription
+from millstream.broker.memory_budget import PYLOGSTREAMS_FRAMES
 from millstream.broker.topics import Topic
 from millstream.gateways.pylogstreams.connection import Connection
 from millstream.gateways.pylogstreams.delivery import Subscribers
@@ -45,9 +46,10 @@ class Door:
         self.new_client_id = new_client_id
         # Whatever is allowed to be sent must fit in, or it would wait for ever.
         largest_bytes = reserved_bytes(LENGTH_BYTES + settings.frame_max_bytes + CHECKSUM_BYTES)
-        self.pool = BufferPool(max(settings.buffered_max_bytes, largest_bytes))
+        broker.memory.allow_for(largest_bytes)
+        self.pool = BufferPool(broker.memory, PYLOGSTREAMS_FRAMES)
         self.sessions = Sessions(broker.groups)
-        self.pages = Pages(broker.reader)
+        self.pages = Pages(broker.reader, message_max_bytes=settings.frame_max_bytes)
         self.subscribers: Subscribers = {}
         self.connections: set[Connection] = set()
         self.accepted = 0

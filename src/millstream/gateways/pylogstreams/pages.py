@@ -82,8 +82,9 @@ class _Page:
 class Pages:
     """The pages that are in use."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, *, message_max_bytes: int) -> None:
         self._reader = reader
+        self._message_max_bytes = message_max_bytes
         self._pages: OrderedDict[Partition, _Page] = OrderedDict()
         self._heads: dict[str, DeliveryHeads] = {}
         self._kept_bytes = 0
@@ -91,7 +92,7 @@ class Pages:
     def part(self, partition: Partition, offset: int, limit: int) -> Part | None:
         """At most so many frames from an offset on; None when there is nothing after it.
 
-        Raises OffsetOutOfRange, CorruptData, StorageFailure.
+        Raises OffsetOutOfRange, CorruptData, RecordTooLarge, StorageFailure.
         """
         log = partition.log
         if offset == log.last_stable_offset:
@@ -114,7 +115,11 @@ class Pages:
 
     def _read(self, partition: Partition, offset: int) -> _Page:
         records, next_offset, _, _ = self._reader.read(
-            partition, offset, limit=_READ_BYTES, max_bytes=_READ_BYTES
+            partition,
+            offset,
+            limit=_READ_BYTES,
+            max_bytes=_READ_BYTES,
+            max_record_bytes=self._message_max_bytes,
         )
         name = partition.topic.name
         heads = self._heads.get(name)

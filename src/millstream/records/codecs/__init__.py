@@ -1,1 +1,4 @@
-"""One codec per file, each with `compress(view)` and a bounded `decompress(view, limit_bytes)`."""
+"""One codec per file, each with `compress(view)` and `unpack(view, limit_bytes)`.
+
+Unpacking is bounded, and gives its output in parts.
+"""

@@ -6,6 +6,8 @@ blocks are read all the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import lz4.frame
 
 from millstream.errors import InvalidBatch, MessageTooLarge
@@ -18,8 +20,7 @@ def compress(view: memoryview) -> bytes:
     return packed
 
 
-def decompress(view: memoryview, limit_bytes: int) -> bytes:
-    parts: list[bytes] = []
+def unpack(view: memoryview, limit_bytes: int) -> Iterator[bytes]:
     room = limit_bytes + 1
     context = lz4.frame.create_decompression_context()
     position = 0
@@ -37,5 +38,5 @@ def decompress(view: memoryview, limit_bytes: int) -> bytes:
         room -= len(part)
         if room == 0:
             raise MessageTooLarge(size_bytes=limit_bytes + 1, limit_bytes=limit_bytes)
-        parts.append(part)
-    return b"".join(parts)
+        if part:
+            yield part

@@ -9,6 +9,7 @@ snappy, it begins with a copy from before the beginning. We write xerial, which 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import cramjam
@@ -38,10 +39,10 @@ def compress(view: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def decompress(view: memoryview, limit_bytes: int) -> bytes:
+def unpack(view: memoryview, limit_bytes: int) -> Iterator[bytes]:
     if view[: len(MAGIC)] != MAGIC:
-        return bytes(_unpack_block(view, limit_bytes, limit_bytes))
-    parts: list[cramjam.Buffer] = []
+        yield bytes(_unpack_block(view, limit_bytes, limit_bytes))
+        return
     room = limit_bytes
     position = _STREAM_HEADER_BYTES
     while position < len(view):
@@ -58,10 +59,9 @@ def decompress(view: memoryview, limit_bytes: int) -> bytes:
             raise InvalidBatch(f"a snappy block of {block_bytes} bytes does not fit in its batch")
         block = _unpack_block(view[block_from:position], room, limit_bytes)
         room -= len(block)
-        parts.append(block)
+        yield bytes(block)
     if position != len(view):
         raise InvalidBatch("its snappy data is cut short")
-    return b"".join(parts)
 
 
 def _unpack_block(block: memoryview, room: int, limit_bytes: int) -> cramjam.Buffer:
