@@ -232,6 +232,16 @@ def test_settings_are_changed_one_by_one(desk: AdminDesk, version: int) -> None:
     assert overrides(desk) == {"flush.ms": "9"}
 
 
+def test_deleting_a_setting_that_does_not_exist_succeeds(desk: AdminDesk) -> None:
+    changes = [
+        ("flush.ms", SET, "9"),
+        ("follower.replication.throttled.replicas", DELETE, None),
+        ("remote.storage.enable", DELETE, ""),
+    ]
+    assert change(desk, *changes) == [0]
+    assert overrides(desk) == {"retention.ms": "5", "flush.ms": "9"}
+
+
 def test_words_are_added_to_and_taken_from_a_list(desk: AdminDesk) -> None:
     policy = "cleanup.policy"
     assert change(desk, (policy, APPEND, "compact")) == [0]
@@ -250,7 +260,7 @@ def test_words_are_added_to_and_taken_from_a_list(desk: AdminDesk) -> None:
     [
         ([("flush.ms", SET, "soon")], 40),
         ([("x", SET, "1")], 40),
-        ([("x", DELETE, None)], 40),
+        ([("x", APPEND, "1")], 40),
         ([("flush.ms", APPEND, "1")], 40),
         ([("flush.ms", SUBTRACT, "1")], 40),
         ([("flush.ms", SET, None)], 42),

@@ -65,9 +65,11 @@ def _changes(topic: Topic, asked: AlterConfigsResource) -> Changes:
 
 
 def _value_after(topic: Topic, asked: AlterableConfig) -> str | None:
-    setting = topic_setting(asked.name, asked.value)
     if asked.config_operation == Operation.DELETE:
+        # Also for a setting that does not exist here, as in Kafka: MirrorMaker 2 deletes every
+        # setting that its source leaves at the default.
         return None
+    setting = topic_setting(asked.name, asked.value)
     if asked.value is None:
         raise InvalidRequest(f"{asked.name} has no value")
     if asked.config_operation == Operation.SET:
