@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millstream import __version__
@@ -195,6 +196,7 @@ async def running(
                 _send_waiting_away(broker, pylogstreams), kafka.close(), http.close()
             )
             await broker.transactions.close()
+            broker.client_log.close()
 
 
 def _watch_requests(broker: Broker) -> None:
@@ -202,13 +204,17 @@ def _watch_requests(broker: Broker) -> None:
     requests = broker.metrics.requests
     limit_ms = broker.settings.telemetry.slow_request_ms
     requests.slow_ns = limit_ms * 1_000_000 if limit_ms else sys.maxsize
-    requests.on_slow = _log_slow
+    requests.on_slow = partial(_log_slow, broker)
 
 
-def _log_slow(request: str, elapsed_ns: int, peer: str, client: str) -> None:
-    _log.info(
+def _log_slow(broker: Broker, request: str, elapsed_ns: int, peer: str, client: str) -> None:
+    broker.client_log.write(
+        _log,
+        logging.INFO,
         "slow request: %(request)s of %(peer)s took %(elapsed_ms)d ms",
         {"request": request, "elapsed_ms": elapsed_ns // 1_000_000, "peer": peer, "client": client},
+        kind=request,
+        host=peer.rpartition(":")[0],
     )
 
 

@@ -17,6 +17,7 @@ from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock
 from millstream.settings.loader import Settings
 from millstream.storage.flusher import Flusher
+from millstream.telemetry.client_log import ClientLog
 from millstream.telemetry.tracing import Tracing
 
 NODE_ID = 0
@@ -42,3 +43,4 @@ class Broker:
     """None in a broker that does not trace."""
     connections: Connections = field(default_factory=Connections)
     metrics: Metrics = field(default_factory=Metrics)
+    client_log: ClientLog = field(default_factory=ClientLog)

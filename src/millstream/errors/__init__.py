@@ -3,6 +3,8 @@
     MillstreamError
     ├── InvalidRequest           fix the request; sending it again changes nothing
     │   ├── MalformedMessage     the bytes are not the message they should be
+    │   ├── UnexpectedProtocol   the listener speaks another protocol than the client
+    │   ├── UnsupportedVersion   the API is not announced in this version
     │   ├── InvalidBatch         the bytes are not a record batch we can accept
     │   │   └── ChecksumMismatch they were damaged on the way; send them again
     │   ├── InvalidRecord        the topic takes no record like this one
@@ -162,11 +164,13 @@ from millstream.errors.requests import (
     MalformedMessage,
     OffsetOutOfRange,
     TimedOut,
+    UnexpectedProtocol,
     UnknownLeaderEpoch,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
     UnsupportedMediaType,
+    UnsupportedVersion,
 )
 from millstream.errors.spark import (
     DataLost,
@@ -286,6 +290,7 @@ __all__ = [
     "TransactionExpired",
     "TransactionLost",
     "Unavailable",
+    "UnexpectedProtocol",
     "UnknownGroup",
     "UnknownLeaderEpoch",
     "UnknownMember",
@@ -303,4 +308,5 @@ __all__ = [
     "UnsupportedBroker",
     "UnsupportedCodec",
     "UnsupportedMediaType",
+    "UnsupportedVersion",
 ]

@@ -15,6 +15,7 @@ from millstream.errors import Unavailable, UnknownTopic
 from millstream.gateways.http.body_room import BodyRoom
 from millstream.gateways.http.metrics import figures
 from millstream.settings.http import HttpSettings
+from millstream.telemetry.client_log import ClientLog
 from millstream.telemetry.latencies import Latencies
 
 
@@ -27,6 +28,8 @@ class Context:
         """Set when whoever waits or streams is to come to an end."""
         self.body_room = BodyRoom(settings.request_buffered_max_bytes)
         self.latencies = Latencies()
+        """The broker's, once it has started."""
+        self.client_log = ClientLog()
         """The broker's, once it has started."""
         self.open_connections: Collection[object] = ()
         self.accepted_connections = 0
@@ -49,6 +52,8 @@ class Context:
     def serve(self, broker: Broker) -> None:
         self._broker = broker
         self.latencies = broker.metrics.requests
+        self.client_log.close()
+        self.client_log = broker.client_log
         broker.metrics.add(partial(figures, self))
         broker.topics.on_deleted.append(self._topic_deleted)
 

@@ -17,7 +17,14 @@ import struct
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from millstream.broker.connections import ConnectionDescription
-from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError, Superseded
+from millstream.errors import (
+    InvalidRequest,
+    MalformedMessage,
+    MillstreamError,
+    Superseded,
+    UnexpectedProtocol,
+    UnsupportedVersion,
+)
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
@@ -31,6 +38,8 @@ from millstream.gateways.kafka.handlers import (
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
+from millstream.gateways.tls_hello import HINT as TLS_HINT
+from millstream.gateways.tls_hello import is_tls_hello
 from millstream.protocol.apis import is_flexible
 from millstream.protocol.codec import decode_prefix, encode_parts
 from millstream.protocol.headers import read_client_id, response_header
@@ -81,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
             transactions=door.broker.transactions,
             connection=self._number,
             max_unpacked_bytes=door.broker.settings.storage.max_decompressed_bytes,
-            hang_up=self._end,
+            hang_up=lambda reason: self._end(reason, kind="acks=0"),
             times=self._times,
         )
         self._fetching = fetch.Fetching(
@@ -120,7 +129,9 @@ class Connection(asyncio.BufferedProtocol):
         self._client_host = f"/{host}"
         self._advertised = self._door.advertised(transport.get_extra_info("sockname"))
         if not self._door.admit(self):
-            self._end("there are as many connections as max.connections allows")
+            self._end(
+                "there are as many connections as max.connections allows", kind="max.connections"
+            )
         _log.debug("kafka: %(peer)s: connected", {"peer": self._peer})
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -165,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
             while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
                 if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
-                    raise MalformedMessage(_bad_size(size, self._door.settings.request_max_bytes))
+                    raise _bad_size(size, self._door.settings.request_max_bytes)
                 needed = _SIZE_BYTES + size
                 if end - start < needed:
                     if size > self._door.settings.control_request_max_bytes:
@@ -179,10 +190,15 @@ class Connection(asyncio.BufferedProtocol):
             self._producing.flush()
             # A client that has given the connection up has done no wrong.
             is_usual = isinstance(error, Superseded)
-            self._end(str(error), level=logging.INFO if is_usual else logging.WARNING)
-        except Exception:  # Outer edge: a bug in one request is no matter for other connections.
-            _log.exception(
-                "kafka: %(peer)s: a request failed; the connection is closed", {"peer": self._peer}
+            level = logging.INFO if is_usual else logging.WARNING
+            self._end(str(error), level=level, kind=type(error).__name__)
+        except Exception as error:  # Outer edge: other connections go on after a bug in a request.
+            self._log_event(
+                logging.ERROR,
+                "kafka: %(peer)s: a request failed; the connection is closed",
+                {},
+                kind=type(error).__name__,
+                exc_info=error,
             )
             self._producing.drop()
             self._abort()
@@ -219,6 +235,8 @@ class Connection(asyncio.BufferedProtocol):
         """Raises MalformedMessage: only records may be large, for they are not taken apart."""
         limit = self._door.settings.control_request_max_bytes
         if size > limit and api_key != produce.API_KEY:
+            if is_tls_hello(_pack_size(size)):
+                raise UnexpectedProtocol(TLS_HINT)
             raise MalformedMessage(
                 f"a request of {size} bytes for API {api_key}, "
                 f"where millstream.control.request.max.bytes is {limit}"
@@ -249,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
     def _dispatch(self, frame: memoryview, api_key: int, version: int, correlation_id: int) -> None:
         route = ROUTES.get(api_key)
         if route is None or not route.oldest <= version <= route.newest:
-            raise InvalidRequest(f"version {version} of API {api_key} is not supported")
+            raise UnsupportedVersion(api_key=api_key, version=version)
         flexible = is_flexible(api_key, version)
         client_id, position = read_client_id(frame, flexible=flexible)
         self._client_id = client_id or ""
@@ -287,9 +305,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None:
-            _log.error(
+            self._log_event(
+                logging.ERROR,
                 "kafka: %(peer)s: %(api)s failed; the connection is closed: %(error)s",
-                {"peer": self._peer, "api": route.name, "error": error},
+                {"api": route.name, "error": error},
+                kind=f"{route.name} {type(error).__name__}",
                 exc_info=None if isinstance(error, MillstreamError) else error,
             )
             self._abort()
@@ -345,15 +365,35 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _end(self, reason: str, *, level: int = logging.WARNING) -> None:
-        _log.log(
+    def _end(self, reason: str, *, kind: str, level: int = logging.WARNING) -> None:
+        self._log_event(
             level,
             "kafka: %(peer)s: the connection is closed: %(reason)s",
-            {"peer": self._peer, "reason": reason},
+            {"reason": reason},
+            kind=kind,
         )
         self._is_ending = True
         # Answers to what came before are still sent.
         self._transport.close()
+
+    def _log_event(
+        self,
+        level: int,
+        message: str,
+        values: dict[str, object],
+        *,
+        kind: str,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        self._door.broker.client_log.write(
+            _log,
+            level,
+            message,
+            {"peer": self._peer, **values},
+            kind=kind,
+            host=self._client_host,
+            exc_info=exc_info,
+        )
 
     def _abort(self) -> None:
         self._is_ending = True
@@ -382,8 +422,11 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self) -> None:
         """Hang up on a client that has not asked for anything in a long time."""
         if self.is_idle:
-            _log.info(
-                "kafka: %(peer)s: the connection was idle and is closed", {"peer": self._peer}
+            self._log_event(
+                logging.INFO,
+                "kafka: %(peer)s: the connection was idle and is closed",
+                {},
+                kind="idle",
             )
             # A client that has not taken its answers in all that time will not take them now.
             self._abort()
@@ -395,10 +438,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_way(self) -> None:
         """Hang up on a client that keeps memory which others wait for."""
-        _log.warning(
+        self._log_event(
+            logging.WARNING,
             "kafka: %(peer)s: the connection is closed: memory for requests is short, "
             "and its request did not arrive within millstream.request.receive.max.ms",
-            {"peer": self._peer},
+            {},
+            kind="receive.max.ms",
         )
         self._abort()
         self._buffer.close()
@@ -447,19 +492,22 @@ def _framed(header: bytes, reply: Struct, version: int) -> Parts:
     return [b"".join([_pack_size(size), header, *body])]
 
 
-def _bad_size(size: int, limit: int) -> str:
+def _bad_size(size: int, limit: int) -> InvalidRequest:
     first_bytes = _pack_size(size)
-    if first_bytes.startswith(_TLS_HANDSHAKE) or first_bytes in _HTTP_METHODS:
-        return "it speaks TLS or HTTP, and this port speaks Kafka's protocol, unencrypted"
+    if is_tls_hello(first_bytes):
+        return UnexpectedProtocol(TLS_HINT)
+    if first_bytes in _HTTP_METHODS:
+        return UnexpectedProtocol("this looks like HTTP; this listener speaks Kafka's protocol")
     if size < 0 or size > limit:
-        return f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
-    return f"a request of {size} bytes cannot hold a header"
+        return MalformedMessage(
+            f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
+        )
+    return MalformedMessage(f"a request of {size} bytes cannot hold a header")
 
 
 _unpack_size = struct.Struct(">i").unpack_from
 _pack_size = struct.Struct(">i").pack
 _unpack_header = struct.Struct(">hhi").unpack_from
 _unpack_api_key = struct.Struct(">h").unpack_from
-_TLS_HANDSHAKE = b"\x16\x03"
 _HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"}
 _NO_TRANSPORT = asyncio.Transport()

@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
             subscribers=door.subscribers,
             max_messages=door.settings.outgoing_max_messages,
             max_topics=door.settings.max_subscriptions,
-            fail=lambda error: self._end(str(error)),
+            fail=self._end,
         )
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._peer = "?"
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         # What the next frame has to wait for.
         self._pending: asyncio.Task[None] | None = None
         # Why the connection is to end once what came before is stored.
-        self._refusal = ""
+        self._refusal: MillstreamError | None = None
         self._lacks_memory = False
         self._is_reading = True
         self._is_finishing = False
@@ -100,7 +100,9 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = f"{host}:{port}"
         self.delivery.start(self._write)
         if not self._door.admit(self):
-            self._end("there are as many connections as max.connections allows")
+            self._end(
+                InvalidRequest("there are as many connections as max.connections allows")
+            )
         _log.debug("pylogstreams: %(peer)s: connected", {"peer": self._peer})
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,11 +148,14 @@ class Connection(asyncio.BufferedProtocol):
                     data, base = bytes(buffer.view[start:end]), start
                 buffer.start = base + self._take(data, start - base)
         except MillstreamError as error:
-            self._refuse(str(error))
-        except Exception:  # Outer edge: a bug in one frame is no matter for other connections.
-            _log.exception(
+            self._refuse(error)
+        except Exception as error:  # Outer edge: other connections go on after a bug in a frame.
+            self._log_event(
+                logging.ERROR,
                 "pylogstreams: %(peer)s: a frame failed; the connection is closed",
-                {"peer": self._peer},
+                {},
+                kind=type(error).__name__,
+                exc_info=error,
             )
             self._publishing.published.clear()
             self.hang_up(is_refusal=True)
@@ -241,13 +246,13 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None:
             self._wait(waiting)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, refusal: MillstreamError) -> None:
         """End the connection, but store what came before."""
-        self._refusal = reason
+        self._refusal = refusal
         try:
             self._store()
         except MillstreamError as error:
-            self._refusal = str(error)
+            self._refusal = error
         if self._pending is None:
             self._end(self._refusal)
 
@@ -262,15 +267,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None and not isinstance(error, MillstreamError):
-            _log.error(
+            self._log_event(
+                logging.ERROR,
                 "pylogstreams: %(peer)s: the connection is closed",
-                {"peer": self._peer},
+                {},
+                kind=type(error).__name__,
                 exc_info=error,
             )
             self.hang_up(is_refusal=True)
         elif error is not None:
-            self._end(str(error))
-        elif self._refusal:
+            self._end(error)
+        elif self._refusal is not None:
             self._refuse(self._refusal)
         else:
             self._store_and_go_on()
@@ -281,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._store()
         except MillstreamError as error:
-            self._end(str(error))
+            self._end(error)
             return
         if self._pending is None:
             self._work()
@@ -320,13 +327,34 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: MillstreamError) -> None:
         if not self._is_ending:
-            _log.warning(
+            self._log_event(
+                logging.WARNING,
                 "pylogstreams: %(peer)s: the connection is closed: %(reason)s",
-                {"peer": self._peer, "reason": reason},
+                {"reason": str(reason)},
+                kind=type(reason).__name__,
             )
         self.hang_up(is_refusal=True)
+
+    def _log_event(
+        self,
+        level: int,
+        message: str,
+        values: dict[str, object],
+        *,
+        kind: str,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        self._door.broker.client_log.write(
+            _log,
+            level,
+            message,
+            {"peer": self._peer, **values},
+            kind=kind,
+            host=self._peer.rpartition(":")[0],
+            exc_info=exc_info,
+        )
 
     # For the door
 
@@ -342,9 +370,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_way(self) -> None:
         """Another connection has logged in under the same id."""
-        _log.info(
+        self._log_event(
+            logging.INFO,
             "pylogstreams: %(peer)s: another connection takes over its client id",
-            {"peer": self._peer},
+            {},
+            kind="taken over",
         )
         # What its socket has not taken goes to the other one.
         self.delivery.close()
@@ -353,10 +383,12 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self, silent_s: float) -> None:
         """Hang up on a client that was silent for so long, unless it was us who did not listen."""
         if self._is_reading and self._pending is None:
-            _log.warning(
+            self._log_event(
+                logging.WARNING,
                 "pylogstreams: %(peer)s: the connection is closed: nothing was heard for "
                 "%(silent_s).1f s",
-                {"peer": self._peer, "silent_s": silent_s},
+                {"silent_s": silent_s},
+                kind="silent",
             )
             self.hang_up()
 
