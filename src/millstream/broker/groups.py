@@ -47,7 +47,7 @@ from millstream.groups.offsets import (
     commit_records,
     metadata_refusal,
 )
-from millstream.groups.outcome import Outcome, Reply, Ticket
+from millstream.groups.outcome import NO_TICKET, Outcome, Reply, Ticket
 from millstream.settings.groups import GroupSettings
 
 _log = logging.getLogger(__name__)
@@ -143,8 +143,11 @@ class GroupCoordinator:
         _check_texts(command)
         name = command.instance_id or command.client_id
         new_member_id = self._new_member_id(name[:_LONGEST_ID_PREFIX])
+        waits_by: Ticket = NO_TICKET
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
+            nonlocal waits_by
+            waits_by = ticket
             ready = command._replace(ticket=ticket, new_member_id=new_member_id)
             return migration.join(
                 hosted.group,
@@ -155,8 +158,23 @@ class GroupCoordinator:
                 settings=self.settings,
             )
 
-        joined: Joined = await self._runner.ask(group_id, step)
+        try:
+            joined: Joined = await self._runner.ask(group_id, step)
+        except asyncio.CancelledError:
+            # The member's connection has closed.
+            self._drop_join(group_id, waits_by)
+            raise
         return joined
+
+    def _drop_join(self, group_id: str, ticket: Ticket) -> None:
+        hosted = self._runner.find(group_id)
+        if hosted is None or not isinstance(hosted.group, ClassicGroup):
+            return
+        now_ms = self._clock.now_ms()
+        dropped = classic_transitions.drop_join(hosted.group, ticket, now_ms, self.settings)
+        # Where it cannot be stored, which is in the log, the rebalance timeout ends the wait.
+        with suppress(MillstreamError):
+            self._tell(hosted, dropped)
 
     async def sync(self, group_id: str, command: Sync) -> Synced:
         synced: Synced = await self._ask_member(group_id, migration.sync, command)

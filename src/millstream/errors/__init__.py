@@ -8,6 +8,7 @@
     │   ├── InvalidBatch         the bytes are not a record batch we can accept
     │   │   └── ChecksumMismatch they were damaged on the way; send them again
     │   ├── InvalidRecord        the topic takes no record like this one
+    │   │   └── InvalidTimestamp it is too far in the past or in the future
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
     │   ├── BodyTooLarge         the request is larger than a door takes
@@ -148,6 +149,7 @@ from millstream.errors.records import (
     ChecksumMismatch,
     InvalidBatch,
     InvalidRecord,
+    InvalidTimestamp,
     MessageTooLarge,
     OutOfOrderSequence,
     UnsupportedCodec,
@@ -253,6 +255,7 @@ __all__ = [
     "InvalidSetting",
     "InvalidSettings",
     "InvalidTimeout",
+    "InvalidTimestamp",
     "InvalidTransactionState",
     "InvalidTransactionTimeout",
     "JavaMissing",

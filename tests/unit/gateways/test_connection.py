@@ -12,6 +12,10 @@ import pytest
 
 from millstream.gateways.receive_buffer import SHARED_BYTES
 from millstream.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millstream.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from millstream.telemetry.client_log import LINES_PER_MINUTE
 from tests.fakes.direct_transport import DirectTransport
@@ -28,7 +32,7 @@ from tests.fakes.wire_client import (
     request_frame,
 )
 
-PRODUCE, FETCH, METADATA, API_VERSIONS = 9, 12, 9, 3
+PRODUCE, FETCH, METADATA, API_VERSIONS, JOIN = 9, 12, 9, 3, 3
 
 
 def _closed(caplog: pytest.LogCaptureFixture) -> str:
@@ -458,3 +462,33 @@ def test_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> 
             assert fetched(await waiting.receive()).records
 
     run(main())
+
+
+def test_member_whose_connection_closes_while_it_joins_is_not_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            killed, other = await opened.connect(), await opened.connect()
+            await killed.begin(_join(), JOIN)
+
+            def members() -> int:
+                return len(opened.broker.groups.describe("g").members)
+
+            await until(lambda: members() == 1)
+            await killed.close()
+            await until(lambda: members() == 0)
+            joined = await other.ask(_join(), JOIN)
+            assert (joined.error_code, joined.leader) == (0, joined.member_id)
+            assert len(joined.members) == 1
+
+    run(main())
+
+
+def _join() -> JoinGroupRequest:
+    """Of a version whose members need no second request."""
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=300_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )

@@ -28,7 +28,13 @@ from millstream.records.batch import (
 from tests.fakes.direct_transport import DirectTransport
 from tests.fakes.open_door import OpenDoor, open_door, run, until
 from tests.fakes.sample_batches import batch_of, idempotent_batch, read_all, values_of
-from tests.fakes.wire_client import framed, header, produce_request, request_frame
+from tests.fakes.wire_client import (
+    framed,
+    header,
+    produce_request,
+    produced,
+    request_frame,
+)
 from tests.fakes.wire_messages import (
     PartitionProduceData,
     ProduceRequest,
@@ -150,6 +156,31 @@ def test_keyed_record_on_a_compacted_topic_is_stored(tmp_path: Path) -> None:
                 assert (await client.produce("t", batch)).error_code == 0
             mixed = build([Record(0, 1, b"key", b"value"), Record(1, 1, None, b"value")])
             assert (await client.produce("t", mixed)).error_code == ErrorCode.INVALID_RECORD
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 12])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_records_at_fault_are_named(codec: Codec, version: int, tmp_path: Path) -> None:
+    keyless = [*range(0, 100, 10)]
+
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", cleanup_policy="compact")
+            client = await opened.connect()
+            records = [
+                Record(number, 1, None if number in keyless else b"key", b"value")
+                for number in range(100)
+            ]
+            request = produce_request("t", build(records, codec=codec), acks=1)
+            stored = produced(await client.ask(request, version))
+            assert stored.error_code == ErrorCode.INVALID_RECORD
+            assert opened.broker.topics.partition("t", 0).log.end_offset == 0
+            if version >= 8:
+                assert [each.batch_index for each in stored.record_errors] == keyless
+                assert {each.batch_index_error_message for each in stored.record_errors} == {None}
+                assert "every record needs a key" in stored.error_message
 
     run(main())
 

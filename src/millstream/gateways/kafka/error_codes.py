@@ -34,6 +34,7 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -80,9 +81,11 @@ class ErrorCode(IntEnum):
 _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.InvalidRequest: ErrorCode.INVALID_REQUEST,
     errors.MalformedMessage: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,
     errors.ChecksumMismatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.MetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnsupportedCodec: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

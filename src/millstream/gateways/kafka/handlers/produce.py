@@ -56,7 +56,7 @@ from millstream.records.batch import (
     PRODUCER_AT,
     TRANSACTIONAL_BIT,
 )
-from millstream.records.record_keys import has_keyless
+from millstream.records.record_keys import keyless_records
 from millstream.storage.flusher import Flusher
 
 API_KEY = 0
@@ -311,9 +311,13 @@ def _check_records(partition: Partition, batch: memoryview, max_unpacked_bytes: 
         return  # the log says what is wrong with it
     if batch[_LOW_ATTRIBUTES_AT] & CONTROL_BIT:
         raise InvalidRecord(topic=partition.topic.name, reason="only the broker writes markers")
-    if _is_compacted(partition) and has_keyless(batch, limit_bytes=max_unpacked_bytes):
+    if _is_compacted(partition) and (
+        keyless := keyless_records(batch, limit_bytes=max_unpacked_bytes)
+    ):
         raise InvalidRecord(
-            topic=partition.topic.name, reason="it is compacted, so every record needs a key"
+            topic=partition.topic.name,
+            reason="it is compacted, so every record needs a key",
+            numbers=keyless,
         )
 
 
