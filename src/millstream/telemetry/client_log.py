@@ -111,9 +111,5 @@ class _Count:
         if self.last is None:
             return
         logger, level, message, values = self.last
-        more = self.lines - LINES_PER_MINUTE
-        logger.log(
-            level,
-            f"%(more)d more of these in the last minute: {message}",
-            {**values, "more": more},
-        )
+        counted = "%(more)d more of these in the last minute: " + message
+        logger.log(level, counted, {**values, "more": self.lines - LINES_PER_MINUTE})

@@ -100,9 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._peer = f"{host}:{port}"
         self.delivery.start(self._write)
         if not self._door.admit(self):
-            self._end(
-                InvalidRequest("there are as many connections as max.connections allows")
-            )
+            self._end(InvalidRequest("there are as many connections as max.connections allows"))
         _log.debug("pylogstreams: %(peer)s: connected", {"peer": self._peer})
 
     def connection_lost(self, exc: Exception | None) -> None:
