@@ -67,7 +67,7 @@ class HostedTransaction:
         self._writer: int | None = None
         """The connection that has brought records of this transaction, noted after an abort."""
         self.is_doubtful = False
-        """Whether its transaction may hold records that its producer gave up: only to be aborted."""
+        """Whether its transaction may hold records that its producer gave up, and must abort."""
 
     @property
     def identity(self) -> tuple[int, int] | None:

@@ -417,7 +417,7 @@ def test_what_an_old_producer_gave_up_with_an_abort_is_not_part_of_its_next_tran
         await home.end(writer, is_commit=False, connection=coordinator)
         assert home.committed("a") == []
         await home.add(writer, ("a", 0))
-        writer.sequences = dict(late.sequences)
+        writer.sequences = dict(late.sequences or {})
         home.write(writer, "a", 0, b"again", connection=numbers.next())
         await home.end(writer, is_commit=True, connection=coordinator)
         assert home.committed("a") == [b"again"]

@@ -273,8 +273,9 @@ def test_tls_is_recognised_where_requests_may_be_that_large(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        large = {"request_max_bytes": 2**31 - 1, "buffered_max_bytes": 2**31}
-        async with open_door(tmp_path, **large) as opened:
+        async with open_door(
+            tmp_path, request_max_bytes=2**31 - 1, buffered_max_bytes=2**31
+        ) as opened:
             client = await opened.connect()
             await client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
             assert await client.ended() == b""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from millstream.broker.connections import ConnectionDescription
@@ -91,6 +92,8 @@ class Connection(asyncio.BufferedProtocol):
             connection=self._number,
             max_unpacked_bytes=door.broker.settings.storage.max_decompressed_bytes,
             hang_up=lambda reason: self._end(reason, kind="acks=0"),
+            hold=self._hold_for,
+            clock=door.broker.clock,
             times=self._times,
         )
         self._fetching = fetch.Fetching(
@@ -106,6 +109,9 @@ class Connection(asyncio.BufferedProtocol):
         self._client_host = ""
         self._advertised = ("", 0)
         self._unread = False
+        # Why that is so: the client does not read, or what follows must wait for a request.
+        self._is_write_paused = False
+        self._is_repacking = False
         self._lacks_memory = False
         self._turn_left = 0
         self._has_more = False
@@ -156,11 +162,12 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def pause_writing(self) -> None:
-        self._unread = True
+        self._is_write_paused = self._unread = True
         self._read_or_not()
 
     def resume_writing(self) -> None:
-        self._unread = False
+        self._is_write_paused = False
+        self._unread = self._is_repacking
         self._go_on()
 
     # Requests
@@ -319,6 +326,34 @@ class Connection(asyncio.BufferedProtocol):
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
             self._times.answered(pending.api_key, pending.began_ns)
+
+    def _hold_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin no request until something is done."""
+        self._is_repacking = self._unread = True
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._release)
+
+    def _release(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._is_repacking = False
+        self._unread = self._is_write_paused
+        if task.cancelled() or self._is_ending:
+            return
+        error = task.exception()
+        if isinstance(error, InvalidRequest):
+            self._end(str(error), kind=type(error).__name__, level=logging.INFO)
+        elif error is not None:
+            self._log_event(
+                logging.ERROR,
+                "kafka: %(peer)s: a request failed; the connection is closed",
+                {},
+                kind=type(error).__name__,
+                exc_info=error,
+            )
+            self._abort()
+        else:
+            self._go_on()
 
     # Flow
 
