@@ -58,10 +58,25 @@ class Running:
     def reconfigure(self, read: Settings) -> Reload:
         """Take over what can change while the broker runs; tells what does, and what has to wait.
 
+        What clients have set holds over what was read.
         Raises InvalidSetting, and then nothing has changed.
         """
+        dynamic = self.broker.dynamic
+        reload = self.take(dynamic.over(read))
+        dynamic.read = read
+        return reload
+
+    def take_from_clients(self, read: Settings) -> None:
+        """Let clients change settings from now on, and take over what they changed before."""
+        dynamic = self.broker.dynamic
+        if dynamic.of_broker:
+            _announce(self.take(dynamic.over(read)))
+        dynamic.apply = lambda wanted: _announce(self.take(wanted))
+
+    def take(self, wanted: Settings) -> Reload:
+        """The same, for settings as they are to be."""
         broker = self.broker
-        reload = merged(broker.settings, read)
+        reload = merged(broker.settings, wanted)
         settings = broker.settings = reload.settings
         self.housekeeping.reconfigure(settings.storage)
         broker.topics.reconfigure(settings.topics, settings.log)
@@ -73,6 +88,12 @@ class Running:
         self.pylogstreams.settings = settings.pylogstreams
         _watch_requests(broker)
         return reload
+
+
+def _announce(reload: Reload) -> None:
+    set_level(reload.settings.telemetry)
+    for change in reload.changed:
+        _log.info("changed by a client: %(change)s", change.named())
 
 
 def run(settings: Settings, *, say: Say, reread: Callable[[], Settings]) -> None:
@@ -180,7 +201,7 @@ async def running(
                     pylogstreams.run(),
                 ]
                 upkeep = [tasks.create_task(each) for each in work]
-                yield Running(
+                served = Running(
                     broker=broker,
                     addresses=addresses,
                     housekeeping=housekeeping,
@@ -188,6 +209,8 @@ async def running(
                     http=http,
                     pylogstreams=pylogstreams,
                 )
+                served.take_from_clients(settings)
+                yield served
                 for task in upkeep:
                     task.cancel()
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from millstream.broker.connections import Connections
+from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.metrics import Metrics
 from millstream.broker.pipelines import Pipelines
@@ -39,6 +40,7 @@ class Broker:
     flusher: Flusher
     clock: Clock
     settings: Settings
+    dynamic: DynamicSettings
     tracing: Tracing | None = None
     """None in a broker that does not trace."""
     connections: Connections = field(default_factory=Connections)

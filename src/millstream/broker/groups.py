@@ -48,6 +48,7 @@ from millstream.groups.offsets import (
     metadata_refusal,
 )
 from millstream.groups.outcome import NO_TICKET, Outcome, Reply, Ticket
+from millstream.settings.group_overrides import effective_for_group
 from millstream.settings.groups import GroupSettings
 
 _log = logging.getLogger(__name__)
@@ -74,6 +75,8 @@ class GroupCoordinator:
         self._state_log = state_log
         self.settings = settings
         """May become others at any time."""
+        self.overrides: dict[str, Mapping[str, str]] = {}
+        """Settings that groups have for themselves, by group, checked."""
         self._wall = clock
         # Sessions and rebalances must not end because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
@@ -84,7 +87,7 @@ class GroupCoordinator:
             clock=self._clock,
             encoders=ENCODERS,
             tick=lambda group, now_ms: migration.tick(
-                group, now_ms, topics=topics(), settings=self.settings
+                group, now_ms, topics=topics(), settings=self.settings_of(group.group_id)
             ),
             deadline_of=migration.deadline_of,
         )
@@ -134,6 +137,11 @@ class GroupCoordinator:
     def close(self) -> None:
         """Answer all who wait, and let nothing happen any more."""
         self._runner.close()
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """The settings that hold for a group."""
+        overrides = self.overrides.get(group_id)
+        return effective_for_group(self.settings, overrides) if overrides else self.settings
 
     # Members of classic groups
 
@@ -229,7 +237,7 @@ class GroupCoordinator:
                 self._clock.now_ms(),
                 group_id=group_id,
                 topics=self._topics(),
-                settings=self.settings,
+                settings=self.settings_of(group_id),
             )
 
         reply: ConsumerHeartbeatReply = await self._runner.ask(group_id, step)

@@ -405,6 +405,22 @@ class Topics:
             if partition.failure is None:
                 partition.log.reconfigure(topic.settings)
 
+    # Settings that clients give to the broker and to groups
+
+    @property
+    def resource_settings(self) -> Mapping[str, Mapping[str, str]]:
+        """By `broker` or `group/<name>`."""
+        return self._catalog.settings
+
+    async def alter_resource(self, resource: str, changes: Mapping[str, str | None]) -> None:
+        """Durably set settings of a resource, which were checked, or with None take them back."""
+        _, offset = self._append(commands.alter_resource(self._catalog, resource, changes))
+        await self._catalog_log.durable(offset)
+
+    @property
+    def catalog_end_offset(self) -> int:
+        return self._catalog_log.end_offset
+
     # Deleting
 
     async def delete_records(self, partition: Partition, before_offset: int) -> int:

@@ -197,11 +197,12 @@ def test_records_too_far_from_now_are_named(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_door(tmp_path) as opened:
             bounds = {
-                "message_timestamp_before_max_ms": "60000",
-                "message_timestamp_after_max_ms": "30000",
+                "message.timestamp.before.max.ms": "60000",
+                "message.timestamp.after.max.ms": "30000",
             }
-            await opened.topic("t", **bounds)
-            await opened.topic("stamped", message_timestamp_type="LogAppendTime", **bounds)
+            stamped = {"message.timestamp.type": "LogAppendTime", **bounds}
+            for name, overrides in (("t", bounds), ("stamped", stamped)):
+                await opened.broker.topics.create(name, partitions=1, overrides=overrides)
             client = await opened.connect()
             now_ms = opened.broker.clock.now_ms()
             times = [now_ms, now_ms - 100_000, -1, now_ms + 100_000, now_ms + 1_000]
