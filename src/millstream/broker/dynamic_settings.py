@@ -37,7 +37,7 @@ class DynamicSettings:
         self._turn = asyncio.Lock()
         self.apply: Callable[[Settings], object] | None = None
         """Takes over settings while the broker runs; None where nothing can."""
-        for resource in tuple(topics.resource_settings):
+        for resource in tuple(topics.settings_by_resource):
             if resource.startswith(_GROUP):
                 self._take_group(resource.removeprefix(_GROUP))
 
@@ -45,7 +45,7 @@ class DynamicSettings:
 
     @property
     def of_broker(self) -> Mapping[str, str]:
-        return self._topics.resource_settings.get(_BROKER, {})
+        return self._topics.settings_by_resource.get(_BROKER, {})
 
     def over(self, read: Settings) -> Settings:
         """Settings that were read, with what clients have set over them."""
@@ -81,12 +81,12 @@ class DynamicSettings:
     # Those of groups
 
     def of_group(self, name: str) -> Mapping[str, str]:
-        return self._topics.resource_settings.get(f"{_GROUP}{name}", {})
+        return self._topics.settings_by_resource.get(f"{_GROUP}{name}", {})
 
     @property
     def groups(self) -> list[str]:
         """Groups with settings of their own."""
-        found = self._topics.resource_settings
+        found = self._topics.settings_by_resource
         return [each.removeprefix(_GROUP) for each in found if each.startswith(_GROUP)]
 
     def check_group(self, name: str, changes: Changes) -> None:

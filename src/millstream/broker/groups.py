@@ -27,14 +27,11 @@ from millstream.errors import (
     MillstreamError,
     Unavailable,
     UnknownGroup,
-    UnknownPartition,
-    UnknownTopic,
     UnstableOffset,
 )
 from millstream.groups import classic_transitions, migration
 from millstream.groups.classic_description import GroupDescription, GroupListing, describe
 from millstream.groups.classic_group import ClassicGroup, ClassicState
-from millstream.groups.classic_subscription import CONSUMER_PROTOCOL_TYPE
 from millstream.groups.commands import Heartbeat, Join, Joined, Leave, Left, Sync, Synced
 from millstream.groups.consumer_commands import ConsumerHeartbeat, ConsumerHeartbeatReply
 from millstream.groups.consumer_group import ConsumerGroup, TopicsView
@@ -75,8 +72,7 @@ class GroupCoordinator:
         self._state_log = state_log
         self.settings = settings
         """May become others at any time."""
-        self.overrides: dict[str, Mapping[str, str]] = {}
-        """Settings that groups have for themselves, by group, checked."""
+        self.overrides: dict[str, Mapping[str, str]] = {}  # by group, checked
         self._wall = clock
         # Sessions and rebalances must not end because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
@@ -139,7 +135,6 @@ class GroupCoordinator:
         self._runner.close()
 
     def settings_of(self, group_id: str) -> GroupSettings:
-        """The settings that hold for a group."""
         overrides = self.overrides.get(group_id)
         return effective_for_group(self.settings, overrides) if overrides else self.settings
 
@@ -176,13 +171,12 @@ class GroupCoordinator:
 
     def _drop_join(self, group_id: str, ticket: Ticket) -> None:
         hosted = self._runner.find(group_id)
-        if hosted is None or not isinstance(hosted.group, ClassicGroup):
-            return
-        now_ms = self._clock.now_ms()
-        dropped = classic_transitions.drop_join(hosted.group, ticket, now_ms, self.settings)
-        # Where it cannot be stored, which is in the log, the rebalance timeout ends the wait.
-        with suppress(MillstreamError):
-            self._tell(hosted, dropped)
+        if hosted is not None and isinstance(hosted.group, ClassicGroup):
+            now_ms = self._clock.now_ms()
+            dropped = classic_transitions.drop_join(hosted.group, ticket, now_ms, self.settings)
+            # Where it cannot be stored, which is in the log, the rebalance timeout ends the wait.
+            with suppress(MillstreamError):
+                self._tell(hosted, dropped)
 
     async def sync(self, group_id: str, command: Sync) -> Synced:
         synced: Synced = await self._ask_member(group_id, migration.sync, command)
@@ -327,7 +321,7 @@ class GroupCoordinator:
             if refusal is not None:
                 return steps.answered(hosted, ticket, refusal)
             results = tuple(
-                _topic_refusal(item, topics) or metadata_refusal(item.metadata, limit_bytes)
+                steps.topic_refusal(item, topics) or metadata_refusal(item.metadata, limit_bytes)
                 for item in offsets
             )
             kept = [item for item, error in zip(offsets, results, strict=True) if error is None]
@@ -428,14 +422,14 @@ class GroupCoordinator:
         wanted_types = {kind.lower() for kind in types}
         return [
             listing
-            for listing in map(_listing, self._runner.all())
+            for listing in map(steps.listing, self._runner.all())
             if not (wanted_states and listing.state.lower() not in wanted_states)
             and not (wanted_types and listing.group_type not in wanted_types)
         ]
 
     def committed(self) -> Iterator[tuple[GroupListing, Mapping[TopicPartition, Committed]]]:
         """Every group with what it has committed, as it is now, also of what may yet be lost."""
-        return ((_listing(hosted), hosted.offsets) for hosted in self._runner.all())
+        return ((steps.listing(hosted), hosted.offsets) for hosted in self._runner.all())
 
     def pending(self, group_id: str) -> Collection[TopicPartition]:
         """The partitions whose committed offset a transaction under way may change."""
@@ -482,25 +476,6 @@ class GroupCoordinator:
     def _tell(self, hosted: Hosted, outcome: Result) -> None:
         if outcome.records or outcome.group is not hosted.group:
             self._runner.tell(hosted, outcome)
-
-
-def _listing(hosted: Hosted) -> GroupListing:
-    group = hosted.group
-    if isinstance(group, ConsumerGroup):
-        state = group.state.value
-        return GroupListing(hosted.group_id, CONSUMER_PROTOCOL_TYPE, state, "consumer")
-    if group is None:
-        return GroupListing(hosted.group_id, "", ClassicState.EMPTY, "classic")
-    return GroupListing(hosted.group_id, group.protocol_type, group.state, "classic")
-
-
-def _topic_refusal(item: OffsetToCommit, topics: TopicsView) -> MillstreamError | None:
-    facts = topics.get(item.topic)
-    if facts is None:
-        return UnknownTopic(item.topic)
-    if not 0 <= item.partition < facts.partitions:
-        return UnknownPartition(item.topic, item.partition, count=facts.partitions)
-    return None
 
 
 def _check_group_id(group_id: str) -> None:

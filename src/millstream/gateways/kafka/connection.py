@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from millstream.broker.connections import ConnectionDescription
 from millstream.errors import (
     InvalidRequest,
-    MalformedMessage,
     MillstreamError,
     Superseded,
-    UnexpectedProtocol,
     UnsupportedVersion,
 )
+from millstream.gateways.connection_log import ConnectionLog
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
+from millstream.gateways.kafka.frame_size import bad_size, framed, too_large
 from millstream.gateways.kafka.handlers import (
     api_versions,
     fetch,
@@ -39,10 +39,8 @@ from millstream.gateways.kafka.handlers import (
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
-from millstream.gateways.tls_hello import HINT as TLS_HINT
-from millstream.gateways.tls_hello import is_tls_hello
 from millstream.protocol.apis import is_flexible
-from millstream.protocol.codec import decode_prefix, encode_parts
+from millstream.protocol.codec import decode_prefix
 from millstream.protocol.headers import read_client_id, response_header
 from millstream.protocol.notation import Struct
 
@@ -106,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._peer = "?"
+        self._log = ConnectionLog(door.broker.client_log, _log)
         self._client_host = ""
         self._advertised = ("", 0)
         self._unread = False
@@ -131,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=self._door.settings.unsent_max_bytes)
         host, port = (*(transport.get_extra_info("peername") or ("?", 0)),)[:2]
-        self._peer = f"{host}:{port}"
+        self._peer = self._log.peer = f"{host}:{port}"
         self._client_host = f"/{host}"
         self._advertised = self._door.advertised(transport.get_extra_info("sockname"))
         if not self._door.admit(self):
@@ -183,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
             while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
                 if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
-                    raise _bad_size(size, self._door.settings.request_max_bytes)
+                    raise bad_size(size, self._door.settings.request_max_bytes)
                 needed = _SIZE_BYTES + size
                 if end - start < needed:
                     if size > self._door.settings.control_request_max_bytes:
@@ -200,15 +199,8 @@ class Connection(asyncio.BufferedProtocol):
             level = logging.INFO if is_usual else logging.WARNING
             self._end(str(error), level=level, kind=type(error).__name__)
         except Exception as error:  # Outer edge: other connections go on after a bug in a request.
-            self._log_event(
-                logging.ERROR,
-                "kafka: %(peer)s: a request failed; the connection is closed",
-                {},
-                kind=type(error).__name__,
-                exc_info=error,
-            )
             self._producing.drop()
-            self._abort()
+            self._fail(error)
         if self._is_ending:
             buffer.close()
         else:
@@ -239,15 +231,10 @@ class Connection(asyncio.BufferedProtocol):
         return _SIZE_BYTES + size
 
     def _check_size(self, api_key: int, size: int) -> None:
-        """Raises MalformedMessage: only records may be large, for they are not taken apart."""
+        """Raises InvalidRequest: only records may be large, for they are not taken apart."""
         limit = self._door.settings.control_request_max_bytes
         if size > limit and api_key != produce.API_KEY:
-            if is_tls_hello(_pack_size(size)):
-                raise UnexpectedProtocol(TLS_HINT)
-            raise MalformedMessage(
-                f"a request of {size} bytes for API {api_key}, "
-                f"where millstream.control.request.max.bytes is {limit}"
-            )
+            raise too_large(api_key, size, limit)
 
     def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> None:
         """Begin one request. Hot: produce requests come by the thousand."""
@@ -293,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         reply, task = run_eagerly(route.handle(request, context))
         if task is None:
             assert reply is not None
-            self._answers.send(_framed(header, reply, version))
+            self._answers.send(framed(header, reply, version))
             self._times.answered(api_key, self._times.began_ns)
             return
         pending = _Pending(
@@ -312,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None:
-            self._log_event(
+            self._log.write(
                 logging.ERROR,
                 "kafka: %(peer)s: %(api)s failed; the connection is closed: %(error)s",
                 {"api": route.name, "error": error},
@@ -321,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._abort()
             return
-        pending.place.fill(_framed(pending.header, task.result(), pending.version))
+        pending.place.fill(framed(pending.header, task.result(), pending.version))
         if pending.api_key in _WAITING:
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
@@ -344,14 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(error, InvalidRequest):
             self._end(str(error), kind=type(error).__name__, level=logging.INFO)
         elif error is not None:
-            self._log_event(
-                logging.ERROR,
-                "kafka: %(peer)s: a request failed; the connection is closed",
-                {},
-                kind=type(error).__name__,
-                exc_info=error,
-            )
-            self._abort()
+            self._fail(error)
         else:
             self._go_on()
 
@@ -401,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _end(self, reason: str, *, kind: str, level: int = logging.WARNING) -> None:
-        self._log_event(
+        self._log.write(
             level,
             "kafka: %(peer)s: the connection is closed: %(reason)s",
             {"reason": reason},
@@ -411,24 +391,16 @@ class Connection(asyncio.BufferedProtocol):
         # Answers to what came before are still sent.
         self._transport.close()
 
-    def _log_event(
-        self,
-        level: int,
-        message: str,
-        values: dict[str, object],
-        *,
-        kind: str,
-        exc_info: BaseException | None = None,
-    ) -> None:
-        self._door.broker.client_log.write(
-            _log,
-            level,
-            message,
-            {"peer": self._peer, **values},
-            kind=kind,
-            host=self._client_host,
-            exc_info=exc_info,
+    def _fail(self, error: BaseException) -> None:
+        """A defect: hang up at once."""
+        self._log.write(
+            logging.ERROR,
+            "kafka: %(peer)s: a request failed; the connection is closed",
+            {},
+            kind=type(error).__name__,
+            exc_info=error,
         )
+        self._abort()
 
     def _abort(self) -> None:
         self._is_ending = True
@@ -457,7 +429,7 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self) -> None:
         """Hang up on a client that has not asked for anything in a long time."""
         if self.is_idle:
-            self._log_event(
+            self._log.write(
                 logging.INFO,
                 "kafka: %(peer)s: the connection was idle and is closed",
                 {},
@@ -473,7 +445,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_way(self) -> None:
         """Hang up on a client that keeps memory which others wait for."""
-        self._log_event(
+        self._log.write(
             logging.WARNING,
             "kafka: %(peer)s: the connection is closed: memory for requests is short, "
             "and its request did not arrive within millstream.request.receive.max.ms",
@@ -521,28 +493,7 @@ class Connection(asyncio.BufferedProtocol):
         self._abort()
 
 
-def _framed(header: bytes, reply: Struct, version: int) -> Parts:
-    body = encode_parts(reply, version)
-    size = len(header) + sum(map(len, body))
-    return [b"".join([_pack_size(size), header, *body])]
-
-
-def _bad_size(size: int, limit: int) -> InvalidRequest:
-    first_bytes = _pack_size(size)
-    if is_tls_hello(first_bytes):
-        return UnexpectedProtocol(TLS_HINT)
-    if first_bytes in _HTTP_METHODS:
-        return UnexpectedProtocol("this looks like HTTP; this listener speaks Kafka's protocol")
-    if size < 0 or size > limit:
-        return MalformedMessage(
-            f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
-        )
-    return MalformedMessage(f"a request of {size} bytes cannot hold a header")
-
-
 _unpack_size = struct.Struct(">i").unpack_from
-_pack_size = struct.Struct(">i").pack
 _unpack_header = struct.Struct(">hhi").unpack_from
 _unpack_api_key = struct.Struct(">h").unpack_from
-_HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"}
 _NO_TRANSPORT = asyncio.Transport()

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from millstream.broker.connections import ConnectionDescription
 from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError
+from millstream.gateways.connection_log import ConnectionLog
 from millstream.gateways.pylogstreams.delivery import LATEST, Delivery
 from millstream.gateways.pylogstreams.frames import (
     LENGTH_BYTES,
@@ -72,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._peer = "?"
+        self._log = ConnectionLog(door.broker.client_log, _log)
         self._session: Session | None = None
         self._logins = 0
         self._has_published = False
@@ -97,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         # So we are told whether the socket has taken all of a write, and when it has.
         transport.set_write_buffer_limits(high=0)
         host, port = (*(transport.get_extra_info("peername") or ("?", 0)),)[:2]
-        self._peer = f"{host}:{port}"
+        self._peer = self._log.peer = f"{host}:{port}"
         self.delivery.start(self._write)
         if not self._door.admit(self):
             self._end(InvalidRequest("there are as many connections as max.connections allows"))
@@ -148,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         except MillstreamError as error:
             self._refuse(error)
         except Exception as error:  # Outer edge: other connections go on after a bug in a frame.
-            self._log_event(
+            self._log.write(
                 logging.ERROR,
                 "pylogstreams: %(peer)s: a frame failed; the connection is closed",
                 {},
@@ -265,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None and not isinstance(error, MillstreamError):
-            self._log_event(
+            self._log.write(
                 logging.ERROR,
                 "pylogstreams: %(peer)s: the connection is closed",
                 {},
@@ -327,32 +329,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, reason: MillstreamError) -> None:
         if not self._is_ending:
-            self._log_event(
+            self._log.write(
                 logging.WARNING,
                 "pylogstreams: %(peer)s: the connection is closed: %(reason)s",
                 {"reason": str(reason)},
                 kind=type(reason).__name__,
             )
         self.hang_up(is_refusal=True)
-
-    def _log_event(
-        self,
-        level: int,
-        message: str,
-        values: dict[str, object],
-        *,
-        kind: str,
-        exc_info: BaseException | None = None,
-    ) -> None:
-        self._door.broker.client_log.write(
-            _log,
-            level,
-            message,
-            {"peer": self._peer, **values},
-            kind=kind,
-            host=self._peer.rpartition(":")[0],
-            exc_info=exc_info,
-        )
 
     # For the door
 
@@ -368,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_way(self) -> None:
         """Another connection has logged in under the same id."""
-        self._log_event(
+        self._log.write(
             logging.INFO,
             "pylogstreams: %(peer)s: another connection takes over its client id",
             {},
@@ -381,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self, silent_s: float) -> None:
         """Hang up on a client that was silent for so long, unless it was us who did not listen."""
         if self._is_reading and self._pending is None:
-            self._log_event(
+            self._log.write(
                 logging.WARNING,
                 "pylogstreams: %(peer)s: the connection is closed: nothing was heard for "
                 "%(silent_s).1f s",

@@ -44,7 +44,7 @@ def _state(topic: str, number: int, context: Context) -> QuorumPartitionState:
         return QuorumPartitionState(
             partition_index=number, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-    end_offset = context.broker.topics.catalog_end_offset
+    end_offset = context.broker.topics.catalog_log.end_offset
     now_ms = context.broker.clock.now_ms()
     voter = ReplicaState(
         replica_id=NODE_ID, log_end_offset=end_offset, last_caught_up_timestamp=now_ms
