@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from millstream import __version__
@@ -57,10 +58,25 @@ class Running:
     def reconfigure(self, read: Settings) -> Reload:
         """Take over what can change while the broker runs; tells what does, and what has to wait.
 
+        What clients have set holds over what was read.
         Raises InvalidSetting, and then nothing has changed.
         """
+        dynamic = self.broker.dynamic
+        reload = self.take(dynamic.over(read))
+        dynamic.read = read
+        return reload
+
+    def take_from_clients(self, read: Settings) -> None:
+        """Let clients change settings from now on, and take over what they changed before."""
+        dynamic = self.broker.dynamic
+        if dynamic.of_broker:
+            _announce(self.take(dynamic.over(read)))
+        dynamic.apply = lambda wanted: _announce(self.take(wanted))
+
+    def take(self, wanted: Settings) -> Reload:
+        """The same, for settings as they are to be."""
         broker = self.broker
-        reload = merged(broker.settings, read)
+        reload = merged(broker.settings, wanted)
         settings = broker.settings = reload.settings
         self.housekeeping.reconfigure(settings.storage)
         broker.topics.reconfigure(settings.topics, settings.log)
@@ -72,6 +88,12 @@ class Running:
         self.pylogstreams.settings = settings.pylogstreams
         _watch_requests(broker)
         return reload
+
+
+def _announce(reload: Reload) -> None:
+    set_level(reload.settings.telemetry)
+    for change in reload.changed:
+        _log.info("changed by a client: %(change)s", change.named())
 
 
 def run(settings: Settings, *, say: Say, reread: Callable[[], Settings]) -> None:
@@ -179,7 +201,7 @@ async def running(
                     pylogstreams.run(),
                 ]
                 upkeep = [tasks.create_task(each) for each in work]
-                yield Running(
+                served = Running(
                     broker=broker,
                     addresses=addresses,
                     housekeeping=housekeeping,
@@ -187,6 +209,8 @@ async def running(
                     http=http,
                     pylogstreams=pylogstreams,
                 )
+                served.take_from_clients(settings)
+                yield served
                 for task in upkeep:
                     task.cancel()
         finally:
@@ -195,6 +219,7 @@ async def running(
                 _send_waiting_away(broker, pylogstreams), kafka.close(), http.close()
             )
             await broker.transactions.close()
+            broker.client_log.close()
 
 
 def _watch_requests(broker: Broker) -> None:
@@ -202,13 +227,17 @@ def _watch_requests(broker: Broker) -> None:
     requests = broker.metrics.requests
     limit_ms = broker.settings.telemetry.slow_request_ms
     requests.slow_ns = limit_ms * 1_000_000 if limit_ms else sys.maxsize
-    requests.on_slow = _log_slow
+    requests.on_slow = partial(_log_slow, broker)
 
 
-def _log_slow(request: str, elapsed_ns: int, peer: str, client: str) -> None:
-    _log.info(
+def _log_slow(broker: Broker, request: str, elapsed_ns: int, peer: str, client: str) -> None:
+    broker.client_log.write(
+        _log,
+        logging.INFO,
         "slow request: %(request)s of %(peer)s took %(elapsed_ms)d ms",
         {"request": request, "elapsed_ms": elapsed_ns // 1_000_000, "peer": peer, "client": client},
+        kind=request,
+        host=peer.rpartition(":")[0],
     )
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from millstream.broker.broker import Broker
 from millstream.broker.broker_metrics import watch
+from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.group_topics import GroupTopics
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.housekeeping import Housekeeping
@@ -217,6 +218,7 @@ async def _coordinated(
         memory=MemoryBudget(budget_bytes(settings.memory.max_bytes)),
         clock=clock,
         settings=settings,
+        dynamic=DynamicSettings(settings, topics=topics, groups=groups),
         tracing=tracing,
     )
 

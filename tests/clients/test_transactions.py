@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
+import confluent_kafka
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
@@ -20,6 +21,7 @@ from tests.clients.transaction_content import (
     value,
     values,
 )
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -50,6 +52,27 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     kept = values(range(10)) + values(range(20, 30))
     assert content(client, broker.address, (name, 0)) == kept
     assert content(client, broker.address, (name, 0), isolation=ALL) == values(range(40))
+
+
+def test_aborts_cost_librdkafka_no_connection(broker: BrokerProcess, name: str) -> None:
+    errors: list[object] = []
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": broker.address,
+            "transactional.id": name,
+            "error_cb": errors.append,
+        }
+    )
+    producer.init_transactions(HANG_S)
+    for number in range(5):
+        producer.begin_transaction()
+        producer.produce(name, b"%d" % number)
+        producer.flush(HANG_S)
+        if number < 4:
+            producer.abort_transaction(HANG_S)
+    producer.commit_transaction(HANG_S)
+    producer.poll(0)
+    assert errors == []
 
 
 @with_clients()

@@ -133,6 +133,10 @@ class Play:
         assert isinstance(left, Left)
         return left.results
 
+    def drop_join(self, ticket: int) -> None:
+        """The connection closes over which a member waits to join."""
+        self._take(transitions.drop_join(self.group, ticket, self.now_ms, self.settings))
+
     def pass_ms(self, milliseconds: int) -> None:
         """Let time pass, with a tick whenever the group has a deadline."""
         end_ms = self.now_ms + milliseconds

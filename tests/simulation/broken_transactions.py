@@ -209,17 +209,20 @@ class NewConnections(BrokenTransactions):
 
 
 class KeepsConnections(NewConnections):
-    """Refuses late requests, but not those that an abort should have made late."""
+    """Refuses late requests, but does not see that records come through two after an abort."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         super().__init__(coordinator)
         self._newest: dict[tuple[str, Way], int] = {}
+        self._seen: dict[str, int] = {}
 
     def new_connection(self, transactional_id: str, way: Way, connection: int) -> int:
         key = transactional_id, way
         if connection < self._newest.get(key, 0):
             raise Superseded(transactional_id)
         self._newest[key] = connection
+        if way is Way.RECORDS:
+            return self._seen.setdefault(transactional_id, self.coordinator.connections.next())
         return super().new_connection(transactional_id, way, connection)
 
 

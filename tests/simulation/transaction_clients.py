@@ -2,7 +2,8 @@
 
 A client sends one request at a time, except that it writes to several partitions at once; when it
 hears nothing it connects anew and sends the same again, or gives up and aborts; then it goes on as
-if what it gave up had never been sent. It lives on when the broker crashes.
+if what it gave up had never been sent. It commits when all partitions that it has added have
+records of its own, as librdkafka and aiokafka do. It lives on when the broker crashes.
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class Client:
     """It has given up writes, and has the same epoch as then: their sequences may be used."""
     _newest: Attempt | None = None
     """The last transaction, unless it has ended well."""
+    _follows_abort: bool = False
+    """It has aborted and kept its epoch, and has committed no records since."""
+    _began_with: tuple[int, int] = (0, 0)
+    """The connection for records, and the life of the broker, when the transaction began."""
 
     # What it can do
 
@@ -132,7 +137,7 @@ class Client:
                 self.world.checker.refused(value)
             # What a crash has undone cannot be sent again.
             is_again = request.lives > 1
-            may_be = is_again or self._is_unsure or not self.has_added(place)
+            may_be = is_again or self._is_unsure or not self.has_added(place) or self._has_moved
             self._refused(error, may_be=may_be)
 
         def send(broker: SimulatedBroker, connection: int) -> Awaitable[Any]:
@@ -174,6 +179,10 @@ class Client:
 
         def ended(pair: Pair) -> None:
             attempt.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
+            if not is_commit:
+                self._follows_abort = not self.is_new
+            elif attempt.stored:
+                self._follows_abort = False
             self.attempt = self._newest = None
             self.must_begin_anew = self.must_begin_anew and not self.is_new
             self._added.clear()
@@ -210,6 +219,21 @@ class Client:
         self.unanswered.clear()
         await self.end(is_commit=False)
 
+    @property
+    def unwritten(self) -> list[TopicPartition]:
+        """Partitions that it has added and not written to: it does not commit with any."""
+        if self.attempt is None or self.is_new:
+            return []
+        written = {place for place, _ in self.attempt.stored.values()}
+        added = sorted(self._added - {_OFFSETS})
+        return [each for each in added if (self._topic_id(each), each[1]) not in written]
+
+    @property
+    def _has_moved(self) -> bool:
+        """Whether its records, after an abort, come through another connection than before."""
+        now = self._connections.get(Way.RECORDS, 0), self.world.life
+        return self._follows_abort and now != self._began_with
+
     def has_added(self, place: TopicPartition) -> bool:
         return self.is_new or place in self._added
 
@@ -225,6 +249,8 @@ class Client:
             self.attempt = self._newest = self.world.checker.begin(
                 self.name, self.pair, now_ms=self.world.clock.now_ms(), timeout_ms=self.timeout_ms
             )
+            connection = self._connections.setdefault(Way.RECORDS, self.world.connect())
+            self._began_with = connection, self.world.life
         return self.attempt, self.pair
 
     def _leave(self) -> None:
@@ -236,7 +262,7 @@ class Client:
         self.world.checker.given(pair, self)
         if pair != self.pair:
             self._sequences.clear()
-            self._is_unsure = False
+            self._is_unsure = self._follows_abort = False
         self.pair = pair
 
     def _topic_id(self, place: TopicPartition) -> bytes:

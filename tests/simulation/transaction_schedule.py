@@ -149,11 +149,18 @@ class Schedule:
                 # The end is when most can go wrong.
                 self._crashes -= 1
                 self._world.crash_soon(self._random.randint(1, 12), "after")
-            await client.end(is_commit=self._random.random() < 0.8)
+            await self._end(client)
         elif self._random.random() < 0.2:
             await self._commit_offset(client)
         else:
             await self._write(client)
+
+    async def _end(self, client: Client) -> None:
+        is_commit = self._random.random() < 0.8
+        if is_commit and client.unwritten:
+            await asyncio.gather(*map(client.write, client.unwritten))
+        else:
+            await client.end(is_commit=is_commit)
 
     async def _commit_offset(self, client: Client) -> None:
         if client.has_added_offsets:

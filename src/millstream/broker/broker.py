@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from millstream.broker.connections import Connections
+from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.groups import GroupCoordinator
 from millstream.broker.memory_budget import MemoryBudget
 from millstream.broker.metrics import Metrics
@@ -18,6 +19,7 @@ from millstream.broker.transactions import TransactionCoordinator
 from millstream.clock import Clock
 from millstream.settings.loader import Settings
 from millstream.storage.flusher import Flusher
+from millstream.telemetry.client_log import ClientLog
 from millstream.telemetry.tracing import Tracing
 
 NODE_ID = 0
@@ -40,7 +42,9 @@ class Broker:
     memory: MemoryBudget
     clock: Clock
     settings: Settings
+    dynamic: DynamicSettings
     tracing: Tracing | None = None
     """None in a broker that does not trace."""
     connections: Connections = field(default_factory=Connections)
     metrics: Metrics = field(default_factory=Metrics)
+    client_log: ClientLog = field(default_factory=ClientLog)

@@ -19,10 +19,14 @@ from millstream.errors import (
     SubscribedGroup,
     UnknownGroup,
     UnknownMember,
+    UnknownPartition,
+    UnknownTopic,
 )
 from millstream.groups import classic_transitions as classic
 from millstream.groups import consumer_transitions as consumer
+from millstream.groups.classic_description import GroupListing
 from millstream.groups.classic_group import ClassicGroup, ClassicState
+from millstream.groups.classic_subscription import CONSUMER_PROTOCOL_TYPE
 from millstream.groups.classic_subscription import subscribed_topics as classic_topics
 from millstream.groups.consumer_group import ConsumerGroup, TopicsView
 from millstream.groups.consumer_target import subscribed_topics as consumer_topics
@@ -31,6 +35,7 @@ from millstream.groups.group_records import GroupTombstone, OffsetCommitted, Off
 from millstream.groups.migration import AnyGroup
 from millstream.groups.offsets import (
     Committer,
+    OffsetToCommit,
     TopicPartition,
     Usage,
     commit_refusal,
@@ -207,3 +212,22 @@ def _all_tombstones(hosted: Hosted) -> tuple[Any, ...]:
     if isinstance(group, ConsumerGroup):
         return (*records, *consumer.deleted(group).records)
     return records
+
+
+def listing(hosted: Hosted) -> GroupListing:
+    group = hosted.group
+    if isinstance(group, ConsumerGroup):
+        state = group.state.value
+        return GroupListing(hosted.group_id, CONSUMER_PROTOCOL_TYPE, state, "consumer")
+    if group is None:
+        return GroupListing(hosted.group_id, "", ClassicState.EMPTY, "classic")
+    return GroupListing(hosted.group_id, group.protocol_type, group.state, "classic")
+
+
+def topic_refusal(item: OffsetToCommit, topics: TopicsView) -> MillstreamError | None:
+    facts = topics.get(item.topic)
+    if facts is None:
+        return UnknownTopic(item.topic)
+    if not 0 <= item.partition < facts.partitions:
+        return UnknownPartition(item.topic, item.partition, count=facts.partitions)
+    return None

@@ -34,14 +34,11 @@ from millstream.errors import (
     MillstreamError,
     Unavailable,
     UnknownGroup,
-    UnknownPartition,
-    UnknownTopic,
     UnstableOffset,
 )
 from millstream.groups import classic_transitions, migration
 from millstream.groups.classic_description import GroupDescription, GroupListing, describe
 from millstream.groups.classic_group import ClassicGroup, ClassicState
-from millstream.groups.classic_subscription import CONSUMER_PROTOCOL_TYPE
 from millstream.groups.commands import Heartbeat, Join, Joined, Leave, Left, Sync, Synced
 from millstream.groups.consumer_commands import ConsumerHeartbeat, ConsumerHeartbeatReply
 from millstream.groups.consumer_group import ConsumerGroup, TopicsView
@@ -54,7 +51,8 @@ from millstream.groups.offsets import (
     commit_records,
     metadata_refusal,
 )
-from millstream.groups.outcome import Outcome, Reply, Ticket
+from millstream.groups.outcome import NO_TICKET, Outcome, Reply, Ticket
+from millstream.settings.group_overrides import effective_for_group
 from millstream.settings.groups import GroupSettings
 
 _log = logging.getLogger(__name__)
@@ -79,6 +77,7 @@ class GroupCoordinator:
         self._state_log = state_log
         self.settings = settings
         """May become others at any time."""
+        self.overrides: dict[str, Mapping[str, str]] = {}  # by group, checked
         self._wall = clock
         # Sessions and rebalances must not end because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
@@ -89,7 +88,7 @@ class GroupCoordinator:
             clock=self._clock,
             encoders=ENCODERS,
             tick=lambda group, now_ms: migration.tick(
-                group, now_ms, topics=topics(), settings=self.settings
+                group, now_ms, topics=topics(), settings=self.settings_of(group.group_id)
             ),
             deadline_of=migration.deadline_of,
         )
@@ -141,6 +140,10 @@ class GroupCoordinator:
         """Answer all who wait, and let nothing happen any more."""
         self._runner.close()
 
+    def settings_of(self, group_id: str) -> GroupSettings:
+        overrides = self.overrides.get(group_id)
+        return effective_for_group(self.settings, overrides) if overrides else self.settings
+
     # Members of classic groups
 
     async def join(self, group_id: str, command: Join) -> Joined:
@@ -149,9 +152,12 @@ class GroupCoordinator:
         check_texts(command)
         name = command.instance_id or command.client_id
         new_member_id = self._new_member_id(name[:_LONGEST_ID_PREFIX])
+        waits_by: Ticket = NO_TICKET
 
         def step(hosted: Hosted, ticket: Ticket) -> Result:
+            nonlocal waits_by
             self._limits.check_join(hosted, command)
+            waits_by = ticket
             ready = command._replace(ticket=ticket, new_member_id=new_member_id)
             return migration.join(
                 hosted.group,
@@ -162,8 +168,22 @@ class GroupCoordinator:
                 settings=self.settings,
             )
 
-        joined: Joined = await self._runner.ask(group_id, step)
+        try:
+            joined: Joined = await self._runner.ask(group_id, step)
+        except asyncio.CancelledError:
+            # The member's connection has closed.
+            self._drop_join(group_id, waits_by)
+            raise
         return joined
+
+    def _drop_join(self, group_id: str, ticket: Ticket) -> None:
+        hosted = self._runner.find(group_id)
+        if hosted is not None and isinstance(hosted.group, ClassicGroup):
+            now_ms = self._clock.now_ms()
+            dropped = classic_transitions.drop_join(hosted.group, ticket, now_ms, self.settings)
+            # Where it cannot be stored, which is in the log, the rebalance timeout ends the wait.
+            with suppress(MillstreamError):
+                self._tell(hosted, dropped)
 
     async def sync(self, group_id: str, command: Sync) -> Synced:
         hosted = self._runner.find(group_id)
@@ -225,7 +245,7 @@ class GroupCoordinator:
                 self._clock.now_ms(),
                 group_id=group_id,
                 topics=self._topics(),
-                settings=self.settings,
+                settings=self.settings_of(group_id),
             )
 
         reply: ConsumerHeartbeatReply = await self._runner.ask(group_id, step)
@@ -316,7 +336,7 @@ class GroupCoordinator:
             if refusal is not None:
                 return steps.answered(hosted, ticket, refusal)
             results = tuple(
-                _topic_refusal(item, topics) or metadata_refusal(item.metadata, limit_bytes)
+                steps.topic_refusal(item, topics) or metadata_refusal(item.metadata, limit_bytes)
                 for item in offsets
             )
             kept = [item for item, error in zip(offsets, results, strict=True) if error is None]
@@ -418,14 +438,14 @@ class GroupCoordinator:
         wanted_types = {kind.lower() for kind in types}
         return [
             listing
-            for listing in map(_listing, self._runner.all())
+            for listing in map(steps.listing, self._runner.all())
             if not (wanted_states and listing.state.lower() not in wanted_states)
             and not (wanted_types and listing.group_type not in wanted_types)
         ]
 
     def committed(self) -> Iterator[tuple[GroupListing, Mapping[TopicPartition, Committed]]]:
         """Every group with what it has committed, as it is now, also of what may yet be lost."""
-        return ((_listing(hosted), hosted.offsets) for hosted in self._runner.all())
+        return ((steps.listing(hosted), hosted.offsets) for hosted in self._runner.all())
 
     def pending(self, group_id: str) -> Collection[TopicPartition]:
         """The partitions whose committed offset a transaction under way may change."""
@@ -472,22 +492,3 @@ class GroupCoordinator:
     def _tell(self, hosted: Hosted, outcome: Result) -> None:
         if outcome.records or outcome.group is not hosted.group:
             self._runner.tell(hosted, outcome)
-
-
-def _listing(hosted: Hosted) -> GroupListing:
-    group = hosted.group
-    if isinstance(group, ConsumerGroup):
-        state = group.state.value
-        return GroupListing(hosted.group_id, CONSUMER_PROTOCOL_TYPE, state, "consumer")
-    if group is None:
-        return GroupListing(hosted.group_id, "", ClassicState.EMPTY, "classic")
-    return GroupListing(hosted.group_id, group.protocol_type, group.state, "classic")
-
-
-def _topic_refusal(item: OffsetToCommit, topics: TopicsView) -> MillstreamError | None:
-    facts = topics.get(item.topic)
-    if facts is None:
-        return UnknownTopic(item.topic)
-    if not 0 <= item.partition < facts.partitions:
-        return UnknownPartition(item.topic, item.partition, count=facts.partitions)
-    return None

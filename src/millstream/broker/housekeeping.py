@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from millstream.broker.retention import Retention
 from millstream.clock import Clock, ticks_ns
 from millstream.errors import MillstreamError
+from millstream.settings.domain import LONG_MAX
 from millstream.settings.log import LogSettings
 from millstream.settings.storage import StorageSettings
 from millstream.storage.compaction import abandon, install, plan_compaction
@@ -28,6 +30,7 @@ from millstream.storage.file_remover import FileRemover
 from millstream.storage.filesystem import Filesystem, remove_tree
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
+from millstream.storage.segment import SegmentState
 from millstream.telemetry.histogram import Histogram
 
 _log = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ _LONGEST_FLUSH_TICK_MS = 250
 # However soon a topic wants its data flushed: each look costs a little for every log.
 _SHORTEST_FLUSH_TICK_MS = 5
 _DELETION_TICK_MS = 1000
+_COMPACTION_TICK_MS = 1000
 
 
 class _Compaction(NamedTuple):
@@ -92,6 +96,9 @@ class Housekeeping:
         self.flush_tick_ms = _flush_tick_ms(defaults.flush_ms)
         """How often to look for what is to be flushed."""
         self._compaction: _Compaction | None = None
+        self._cleaning = asyncio.Lock()
+        self._seen: WeakKeyDictionary[LocalLog, int] = WeakKeyDictionary()
+        """How far each compacted log was archived when it was last looked at."""
         self.retention = Retention()
         self.work = CleanerWork()
 
@@ -104,6 +111,7 @@ class Housekeeping:
             tasks.create_task(self._every(lambda: self.flush_tick_ms, self.flush_due))
             tasks.create_task(self._every(lambda: self._storage.checkpoint_ms, self.checkpoint))
             tasks.create_task(self._every(lambda: self._storage.retention_check_ms, self.clean))
+            tasks.create_task(self._every(lambda: _COMPACTION_TICK_MS, self.compact_due))
             tasks.create_task(self._every(lambda: _DELETION_TICK_MS, self.remove_deleted))
 
     @property
@@ -132,7 +140,15 @@ class Housekeeping:
             since_ms, flush_ms = log.dirty_since_ms, log.settings.flush_ms
             if flush_ms < shortest_ms:
                 shortest_ms = flush_ms
-            if since_ms is not None and since_ms + flush_ms <= horizon_ms:
+            if since_ms is None:
+                continue
+            flush_messages = log.settings.flush_messages
+            if flush_messages != LONG_MAX:
+                shortest_ms = 0
+                if log.end_offset - log.synced_offset >= flush_messages:
+                    self._flusher.flush(log)
+                    continue
+            if since_ms + flush_ms <= horizon_ms:
                 self._flusher.flush(log)
         # Often enough for the topic that is in the greatest hurry.
         self.flush_tick_ms = _flush_tick_ms(shortest_ms)
@@ -146,25 +162,54 @@ class Housekeeping:
             except OSError as error:
                 _log.error("the checkpoint could not be written: %(error)s", {"error": error})
 
+    async def compact_due(self) -> None:
+        """Compact logs for which it may have become due since the last look.
+
+        That is when a segment was archived, or by time where a lag is set. Whatever else time
+        brings, tombstones that are to go, waits for `clean`.
+        """
+        if self._cleaning.locked():
+            return
+        async with self._cleaning:
+            for log in list(self._directory.logs()):
+                if not log.is_closed and _is_worth_a_look(log, self._seen):
+                    await self._keep_up(log, self._roll_and_compact)
+
     async def clean(self) -> None:
         """Apply retention, compact what is due, and remove files whose delay is over."""
+        async with self._cleaning:
+            await self._clean()
+
+    async def _clean(self) -> None:
         for log in list(self._directory.logs()):
             if log.is_closed:
                 # Its topic was deleted since.
                 continue
-            try:
-                await self._expire(log)
-                for each in (log, *log.copies()):
-                    if not each.is_closed:
-                        await self._compact(each)
-            except (MillstreamError, OSError) as error:
-                _log.error("%(log)s: upkeep failed: %(error)s", {"log": log.name, "error": error})
-            except Exception:  # Outer edge: what is wrong with one log is no matter for the others.
-                _log.exception("%(log)s: upkeep failed", {"log": log.name})
+            await self._keep_up(log, self._expire_and_compact)
             # Other work comes first, however many logs there are.
             await asyncio.sleep(0)
         due = self._remover.take_due(self._clock.now_ms())
         await _to_its_end(asyncio.create_task(asyncio.to_thread(self._remove, due)))
+
+    async def _keep_up(self, log: LocalLog, work: Callable[[LocalLog], Awaitable[None]]) -> None:
+        try:
+            await work(log)
+        except (MillstreamError, OSError) as error:
+            _log.error("%(log)s: upkeep failed: %(error)s", {"log": log.name, "error": error})
+        except Exception:  # Outer edge: what is wrong with one log is no matter for the others.
+            _log.exception("%(log)s: upkeep failed", {"log": log.name})
+
+    async def _expire_and_compact(self, log: LocalLog) -> None:
+        await self._expire(log)
+        for each in (log, *log.copies()):
+            if not each.is_closed:
+                await self._compact(each)
+
+    async def _roll_and_compact(self, log: LocalLog) -> None:
+        if log.failure is None:
+            log.roll_if_due()
+        for each in (log, *log.copies()):
+            await self._compact(each)
 
     async def remove_deleted(self) -> None:
         """Remove the files of deleted topics."""
@@ -251,6 +296,17 @@ class Housekeeping:
                 _log.error(
                     "%(path)s could not be removed: %(error)s", {"path": path, "error": error}
                 )
+
+
+def _is_worth_a_look(log: LocalLog, seen: MutableMapping[LocalLog, int]) -> bool:
+    settings = log.settings
+    if "compact" not in settings.cleanup_policy:
+        return False
+    archived = sum(each.state is SegmentState.ARCHIVED for each in log.segments())
+    has_lag = settings.min_compaction_lag_ms > 0 or settings.max_compaction_lag_ms != LONG_MAX
+    is_new = seen.get(log) != archived
+    seen[log] = archived
+    return is_new or has_lag
 
 
 def _flush_tick_ms(flush_ms: int) -> int:

@@ -23,14 +23,16 @@ from millstream.errors import (
     AlreadyExists,
     InvalidName,
     InvalidRecord,
+    InvalidTimestamp,
     MessageTooLarge,
     MillstreamError,
     StorageFailure,
     UnknownPartition,
     UnknownTopic,
 )
-from millstream.records import Record, build
+from millstream.records import Codec, Record, build
 from millstream.records.batch import HEADER_BYTES
+from millstream.records.recompression import codec_of
 from millstream.records.record import Headers
 from millstream.settings.log import LogSettings
 from millstream.storage.flusher import Flusher
@@ -142,7 +144,7 @@ class Sender:
             try:
                 if record.partition is not None and not 0 <= record.partition < count:
                     raise UnknownPartition(name, record.partition, count=count, is_new=True)
-                _check(name, settings, record)
+                _check(name, settings, record, self._clock)
             except MillstreamError as error:
                 refusals.append(error)
         if refusals and len(refusals) == len(records):
@@ -151,7 +153,7 @@ class Sender:
 
     def _begin(self, topic: Topic, record: NewRecord) -> asyncio.Future[Sent]:
         partition = self._partition(topic, record)
-        size_bytes = _check(topic.name, topic.settings, record)
+        size_bytes = _check(topic.name, topic.settings, record, self._clock)
         loop = asyncio.get_running_loop()
         if not self._gathered:
             loop.call_soon(self._flush)
@@ -181,7 +183,9 @@ class Sender:
         gathered, self._gathered = self._gathered, {}
         for partition, waiting in gathered.items():
             runs = _runs(waiting, partition.topic.settings.max_message_bytes)
-            outcomes = partition.append([_batch(run) for run in runs])
+            codec_name = partition.topic.settings.codec_name
+            codec = Codec.NONE if codec_name is None else codec_of(codec_name)
+            outcomes = partition.append([_batch(run, codec) for run in runs])
             for run, outcome in zip(runs, outcomes, strict=True):
                 if isinstance(outcome, MillstreamError):
                     _fail(run, outcome)
@@ -206,8 +210,20 @@ class Sender:
         self._flusher.when_durable(partition.log, base_offset + len(run), settle)
 
 
-def _check(topic: str, settings: LogSettings, record: NewRecord) -> int:
+def _check(topic: str, settings: LogSettings, record: NewRecord, clock: Clock) -> int:
     """What a record takes at most, if its topic takes it. Raises MessageTooLarge, InvalidRecord."""
+    if record.timestamp_ms is not None and settings.bounds_timestamps:
+        ahead_ms = record.timestamp_ms - clock.now_ms()
+        if not (
+            -settings.message_timestamp_before_max_ms
+            <= ahead_ms
+            <= settings.message_timestamp_after_max_ms
+        ):
+            raise InvalidTimestamp(
+                topic=topic,
+                reason=f"a timestamp of {record.timestamp_ms} is further from now than "
+                "message.timestamp.before.max.ms or message.timestamp.after.max.ms allow",
+            )
     size_bytes = _size_bytes(record)
     limit_bytes = settings.max_message_bytes
     if size_bytes + HEADER_BYTES > limit_bytes:
@@ -230,14 +246,15 @@ def _runs(waiting: Sequence[_Waiting], limit_bytes: int) -> list[list[_Waiting]]
     return runs
 
 
-def _batch(run: Sequence[_Waiting]) -> bytearray:
+def _batch(run: Sequence[_Waiting], codec: Codec) -> bytearray:
     return build(
         [
             Record(
                 number, each.timestamp_ms, each.record.key, each.record.value, each.record.headers
             )
             for number, each in enumerate(run)
-        ]
+        ],
+        codec=codec,
     )
 
 

@@ -24,6 +24,7 @@ from millstream.broker.opening import (
 )
 from millstream.broker.partition import Partition
 from millstream.broker.state_log import StateLog
+from millstream.broker.topic_listeners import tell_listeners
 from millstream.catalog import Catalog, TopicEntry, commands
 from millstream.catalog.commands import Outcome
 from millstream.clock import Clock
@@ -103,6 +104,7 @@ class Topics:
         self._new_id = new_id
         self._release = release
         self._catalog_log = self._state_log_of(opened.directory.log(CATALOG_TOPIC, 0))
+        self.catalog_log = self._catalog_log
         self._topics: dict[str, Topic] = {}
         self.traffic = Totals()
         self._by_id: dict[bytes, Topic] = {}
@@ -316,7 +318,7 @@ class Topics:
                 "topic %(topic)s with %(partitions)d partitions is created",
                 {"topic": topic.name, "partitions": entry.partitions},
             )
-        _tell(self.on_changed, topic)
+        tell_listeners(self.on_changed, topic)
         return topic
 
     def _add(self, entry: TopicEntry) -> Topic:
@@ -386,7 +388,7 @@ class Topics:
                 # They may have been changed while a thread opened it.
                 log.reconfigure(topic.settings)
                 topic.partitions.append(Partition(topic, number, log))
-        _tell(self.on_changed, topic)
+        tell_listeners(self.on_changed, topic)
 
     def check_alter(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Raise what `alter` would."""
@@ -416,6 +418,15 @@ class Topics:
             if partition.failure is None:
                 partition.log.reconfigure(topic.settings)
 
+    @property
+    def settings_by_resource(self) -> Mapping[str, Mapping[str, str]]:
+        return self._catalog.settings
+
+    async def alter_resource(self, resource: str, changes: Mapping[str, str | None]) -> None:
+        """Durably set settings of a resource, which were checked, or with None take them back."""
+        _, offset = self._append(commands.alter_resource(self._catalog, resource, changes))
+        await self._catalog_log.durable(offset)
+
     # Deleting
 
     async def delete_records(self, partition: Partition, before_offset: int) -> int:
@@ -443,7 +454,7 @@ class Topics:
             async with topic.turn:
                 await self._release([p.log for p in topic.partitions if p.failure is None])
                 removal = self._directory.forget(entry.name, entry.topic_id)
-            _tell(self.on_deleted, topic)
+            tell_listeners(self.on_deleted, topic)
         try:
             await asyncio.to_thread(removal.run)
             # Durable before the name is free: the next topic of that name inherits nothing.
@@ -497,13 +508,3 @@ class Topics:
             clock=self._clock,
             max_decompressed_bytes=self._storage.max_decompressed_bytes,
         )
-
-
-def _tell(listeners: Iterable[Callable[[Topic], None]], topic: Topic) -> None:
-    for listener in listeners:
-        try:
-            listener(topic)
-        except Exception:  # Outer edge of a listener: what it has to do is not ours to undo.
-            _log.exception(
-                "topic %(topic)s has changed, and a listener failed", {"topic": topic.name}
-            )

@@ -10,7 +10,12 @@ import asyncio
 from collections.abc import Collection, Iterator
 from enum import Enum
 
-from millstream.errors import InvalidName, Superseded, UnknownTransaction
+from millstream.errors import (
+    InvalidName,
+    InvalidTransactionState,
+    Superseded,
+    UnknownTransaction,
+)
 from millstream.transactions.transaction import Transaction, TransactionState
 
 _LONGEST_ID_BYTES = 32767
@@ -24,7 +29,8 @@ class Way(Enum):
     OFFSETS = 2
 
 
-_WRITING = (Way.RECORDS, Way.OFFSETS)
+_LOST_CONNECTION = 0
+"""A number that no connection has."""
 
 
 class HostedTransaction:
@@ -33,7 +39,9 @@ class HostedTransaction:
     __slots__ = (
         "_retired",
         "_spared",
+        "_writer",
         "connections",
+        "is_doubtful",
         "stored_at",
         "timer",
         "transaction",
@@ -54,8 +62,12 @@ class HostedTransaction:
         self.connections: dict[Way, int] = {}
         """The newest connection that its producer has used, for each purpose."""
         self._retired = 0
-        """Connections up to this number write no more for it, but for the one that is spared."""
+        """Connections up to this number commit no offsets for it, but for the one spared."""
         self._spared = 0
+        self._writer: int | None = None
+        """The connection that has brought records of this transaction, noted after an abort."""
+        self.is_doubtful = False
+        """Whether its transaction may hold records that its producer gave up, and must abort."""
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -78,21 +90,71 @@ class HostedTransaction:
         earlier one. A client that does use several connects again, and has lost nothing.
         """
         is_retired = connection <= self._retired and connection != self._spared
-        if connection < self.connections.get(way, 0) or (is_retired and way in _WRITING):
+        if connection < self.connections.get(way, 0) or (is_retired and way is Way.OFFSETS):
             raise Superseded(self.transactional_id)
         self.connections[way] = connection
 
-    def retire_connections(self, newest: int = 0, *, spared: int = 0) -> None:
-        """From now on, take what is written only through what comes after `newest`.
+    def hear_write(self, connection: int) -> None:
+        """The same for records. Raises InvalidTransactionState where they are in doubt.
 
-        For a producer that aborts and goes on with the same epoch: nothing else tells what it gave
-        up, and is still under way, from what it writes next. What comes through the connection
-        that brought the abort came after it. So a producer that uses others, too, connects anew
-        after an abort.
+        A client that aborts and keeps its epoch gives up a write only together with the connection
+        that it was sent through, and such a write may arrive in the next transaction. The client's
+        own records then come through another connection. So the transactions after an abort take
+        records through one connection only.
         """
-        for way in _WRITING:
-            self.connections.pop(way, None)
+        self.hear(Way.RECORDS, connection)
+        assert self.transaction is not None
+        if not self.transaction.follows_abort:
+            return
+        if self._writer is not None and self._writer != connection:
+            self.is_doubtful = True
+        if self.is_doubtful:
+            raise self.doubt()
+        self._writer = connection
+
+    @property
+    def has_records(self) -> bool:
+        """Whether its transaction has taken records, where that is asked: after an abort."""
+        return self._writer is not None
+
+    def doubt(self) -> InvalidTransactionState:
+        return InvalidTransactionState(
+            identity=self.transactional_id,
+            state="in doubt: after an abort, its records came through two connections",
+            operation="go on but by another abort",
+        )
+
+    def restored(self) -> None:
+        """The broker has restarted: which connection wrote to an open transaction is not known."""
+        transaction = self.transaction
+        if (
+            transaction is not None
+            and transaction.follows_abort
+            and transaction.state is TransactionState.ONGOING
+        ):
+            self._writer = _LOST_CONNECTION
+
+    def ended(self) -> None:
+        """Nothing was written to the transaction that comes next."""
+        self._writer = None
+        self.is_doubtful = False
+
+    def retire_offsets(self, newest: int, *, spared: int) -> None:
+        """From now on, take offsets only through connections that come after `newest`.
+
+        For a producer that aborts a transaction with offsets and keeps its epoch: librdkafka may
+        have given up an offset commit without closing the connection. What comes through the
+        connection that brought the abort came after it.
+        """
+        self.connections.pop(Way.OFFSETS, None)
         self._retired, self._spared = newest, spared
+
+    def forget_writers(self) -> None:
+        """Its producer has a new epoch, which tells its writes from those of before."""
+        for way in (Way.RECORDS, Way.OFFSETS):
+            self.connections.pop(way, None)
+        self._retired = self._spared = 0
+        self.ended()
 
 
 class TransactionRegistry:

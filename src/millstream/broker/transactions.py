@@ -105,7 +105,9 @@ class TransactionCoordinator:
                     {"offset": record.offset},
                 )
             elif decoded[1] is not None:
-                self._take(HostedTransaction(decoded[0]), decoded[1])
+                found = HostedTransaction(decoded[0])
+                self._take(found, decoded[1])
+                found.restored()
         ending = [each for each in self.registry.all() if each.is_ending]
         # Together, so that they share their syncs.
         await asyncio.gather(*(self._turns.take(each, self._complete) for each in ending))
@@ -139,6 +141,7 @@ class TransactionCoordinator:
         if not transitions.may_take_up(transaction, epoch):
             return False
         self._store(hosted, transitions.taken_up(transaction, place, self._clock.now_ms()))
+        hosted.restored()
         return True
 
     async def close(self) -> None:
@@ -160,7 +163,7 @@ class TransactionCoordinator:
                 after = await self._initialised(hosted, command)
             self._store_if_new(hosted, after)
             # What the producer before had open for writing is told by its epoch.
-            hosted.retire_connections()
+            hosted.forget_writers()
             await self._settled(hosted)
             return after
 
@@ -235,14 +238,22 @@ class TransactionCoordinator:
             # Looked at only now: records may have been admitted while an id was waited for.
             before = hosted.transaction
             after = transitions.end(
-                before, command, self._clock.now_ms(), new_producer_id=new_producer_id
+                before,
+                command,
+                self._clock.now_ms(),
+                new_producer_id=new_producer_id,
+                has_records=hosted.has_records,
             )
+            if command.is_commit and hosted.is_doubtful:
+                raise hosted.doubt()
             if after is before:
                 await self._settled(hosted)
                 return after
             await self._finish(hosted, after)
-            if not command.is_commit and not command.bumps_epoch:
-                hosted.retire_connections(self.connections.newest, spared=connection)
+            hosted.ended()
+            has_offsets = before is not None and _OFFSETS in before.partitions
+            if has_offsets and not (command.is_commit or command.bumps_epoch):
+                hosted.retire_offsets(self.connections.newest, spared=connection)
             # Decided is enough of an answer, even if some partition could not be told yet.
             return transitions.completed(after, self._clock.now_ms())
 
@@ -273,7 +284,7 @@ class TransactionCoordinator:
         if hosted.transactional_id != transactional_id:
             raise UnknownProducer(transactional_id=transactional_id or "", producer_id=producer_id)
         after = self._admitted(hosted, producer_id, producer_epoch, partition, adds=adds, also=also)
-        hosted.hear(Way.RECORDS, connection)
+        hosted.hear_write(connection)
         self._store_if_new(hosted, after)
         return hosted.stored_at
 

@@ -5,6 +5,7 @@ A catalog is an immutable value, made from keyed records of which the newest per
     topic/<name>    {"id": hex, "partitions": n, "settings": {name: text}, "deleting": true}
     cluster         {"id": text}
     producer-ids    {"next": n}
+    settings/broker, settings/group/<name>  {"settings": {name: text}}
 
 `deleting` is only there for a topic that is on its way out: its files may still be there, and must
 be taken away before its name is free. Then its key is deleted.
@@ -24,6 +25,7 @@ from millstream.errors import CorruptData, UnknownTopic
 _TOPIC_PREFIX = "topic/"
 _CLUSTER = "cluster"
 _PRODUCER_IDS = "producer-ids"
+_SETTINGS_PREFIX = "settings/"
 
 
 class CatalogRecord(NamedTuple):
@@ -53,6 +55,8 @@ class Catalog:
     folded_names: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = ""
     next_producer_id: int = 0
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What clients have set for the broker and for groups, by `broker` or `group/<name>`."""
 
     def topic(self, name: str) -> TopicEntry:
         """Raises UnknownTopic, also for one that is being deleted."""
@@ -72,6 +76,8 @@ def apply(catalog: Catalog, key: bytes, value: bytes | None) -> Catalog:
         return replace(catalog, cluster_id=_of(key, content, "id", str))
     if name == _PRODUCER_IDS and content is not None:
         return replace(catalog, next_producer_id=_of(key, content, "next", int))
+    if name.startswith(_SETTINGS_PREFIX):
+        return _with_settings(catalog, key, content)
     # Of a later version, which is then to be asked about it.
     return catalog
 
@@ -120,6 +126,21 @@ def cluster_record(cluster_id: str) -> CatalogRecord:
 
 def producer_ids_record(next_producer_id: int) -> CatalogRecord:
     return CatalogRecord(_PRODUCER_IDS.encode(), _encoded({"next": next_producer_id}))
+
+
+def settings_record(resource: str, settings: Mapping[str, str]) -> CatalogRecord:
+    """Without any, the key is gone."""
+    key = f"{_SETTINGS_PREFIX}{resource}".encode()
+    return CatalogRecord(key, _encoded({"settings": dict(settings)}) if settings else None)
+
+
+def _with_settings(catalog: Catalog, key: bytes, content: dict[str, Any] | None) -> Catalog:
+    resource = _text(key).removeprefix(_SETTINGS_PREFIX)
+    settings = {name: value for name, value in catalog.settings.items() if name != resource}
+    if content is not None:
+        values = _of(key, content, "settings", dict)
+        settings[resource] = {str(name): str(value) for name, value in values.items()}
+    return replace(catalog, settings=settings)
 
 
 def _with_topic(catalog: Catalog, name: str, content: dict[str, Any] | None) -> Catalog:

@@ -19,6 +19,7 @@ from millstream.catalog.catalog import (
     folded,
     no_topic_record,
     producer_ids_record,
+    settings_record,
     topic_record,
 )
 from millstream.errors import AlreadyExists, InvalidName, InvalidPartitions
@@ -119,6 +120,18 @@ def alter_settings(
     values = {**entry.overrides, **changes}
     overrides = {name: value for name, value in values.items() if value is not None}
     return _stored(catalog, replace(entry, overrides=overrides))
+
+
+def alter_resource(
+    catalog: Catalog, resource: str, changes: Mapping[str, str | None]
+) -> Outcome[Mapping[str, str]]:
+    """Set settings of the broker or of a group, or with None take them back.
+
+    The caller has checked them.
+    """
+    values = {**catalog.settings.get(resource, {}), **changes}
+    settings = {name: value for name, value in values.items() if value is not None}
+    return _made(catalog, settings_record(resource, settings), settings)
 
 
 def set_cluster_id(catalog: Catalog, cluster_id: str) -> Outcome[None]:

@@ -3,9 +3,12 @@
     MillstreamError
     ├── InvalidRequest           fix the request; sending it again changes nothing
     │   ├── MalformedMessage     the bytes are not the message they should be
+    │   ├── UnexpectedProtocol   the listener speaks another protocol than the client
+    │   ├── UnsupportedVersion   the API is not announced in this version
     │   ├── InvalidBatch         the bytes are not a record batch we can accept
     │   │   └── ChecksumMismatch they were damaged on the way; send them again
     │   ├── InvalidRecord        the topic takes no record like this one
+    │   │   └── InvalidTimestamp it is too far in the past or in the future
     │   ├── MessageTooLarge      a batch, or what it unpacks to, is over the limit
     │   ├── RecordTooLarge       a stored message is larger than a reader may be given
     │   ├── MetadataTooLarge     what comes with a committed offset is over the limit
@@ -156,6 +159,7 @@ from millstream.errors.records import (
     ChecksumMismatch,
     InvalidBatch,
     InvalidRecord,
+    InvalidTimestamp,
     MessageTooLarge,
     OutOfOrderSequence,
     RecordTooLarge,
@@ -176,11 +180,13 @@ from millstream.errors.requests import (
     TimedOut,
     TooManyElements,
     TooManyTopics,
+    UnexpectedProtocol,
     UnknownLeaderEpoch,
     UnknownPartition,
     UnknownTopic,
     UnknownTopicId,
     UnsupportedMediaType,
+    UnsupportedVersion,
 )
 from millstream.errors.spark import (
     DataLost,
@@ -266,6 +272,7 @@ __all__ = [
     "InvalidSetting",
     "InvalidSettings",
     "InvalidTimeout",
+    "InvalidTimestamp",
     "InvalidTransactionState",
     "InvalidTransactionTimeout",
     "JavaMissing",
@@ -310,6 +317,7 @@ __all__ = [
     "TransactionExpired",
     "TransactionLost",
     "Unavailable",
+    "UnexpectedProtocol",
     "UnknownGroup",
     "UnknownLeaderEpoch",
     "UnknownMember",
@@ -327,4 +335,5 @@ __all__ = [
     "UnsupportedBroker",
     "UnsupportedCodec",
     "UnsupportedMediaType",
+    "UnsupportedVersion",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.errors.base import Conflict, InvalidRequest
@@ -27,9 +28,15 @@ class InvalidRecord(InvalidRequest):
 
     topic: str
     reason: str
+    numbers: Sequence[int] = ()
+    """Which records of their batch these are, where only some of them are at fault."""
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} takes no such record: {self.reason}"
+
+
+class InvalidTimestamp(InvalidRecord):
+    """A record is from too far in the past or in the future for its topic."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -32,6 +32,27 @@ class TooManyElements(InvalidRequest):
 
 
 @dataclass(eq=False)
+class UnexpectedProtocol(InvalidRequest):
+    """A client speaks another protocol than the listener it connected to."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass(eq=False, kw_only=True)
+class UnsupportedVersion(InvalidRequest):
+    """A client asks for an API that is not announced, or for a version of it that is not."""
+
+    api_key: int
+    version: int
+
+    def __str__(self) -> str:
+        return f"version {self.version} of API {self.api_key} is not supported"
+
+
+@dataclass(eq=False)
 class BodyTooLarge(InvalidRequest):
     """A request holds more than we take at once."""
 

@@ -26,10 +26,31 @@ from millstream.groups.classic_rebalance import (
     synced,
 )
 from millstream.groups.commands import Heartbeat, Leave, Leaver, Left, Sync
-from millstream.groups.outcome import Outcome, Reply
+from millstream.groups.outcome import Outcome, Reply, Ticket
 from millstream.settings.groups import GroupSettings
 
-__all__ = ["join", "sync", "heartbeat", "leave", "tick", "deadline_of"]
+__all__ = ["join", "drop_join", "sync", "heartbeat", "leave", "tick", "deadline_of"]
+
+
+def drop_join(
+    group: ClassicGroup, ticket: Ticket, now_ms: int, settings: GroupSettings
+) -> ClassicOutcome:
+    """The connection of a member that waits to join has closed: nobody waits for it any more.
+
+    The member leaves the group; if its client lives, it joins again. A static member keeps its
+    place for one more session (KIP-345).
+    """
+    draft = Draft(group, now_ms, settings)
+    member = next((m for m in group.members.values() if m.join_ticket == ticket), None)
+    if member is None:
+        # Its join was answered before.
+        return draft.outcome()
+    waits_no_more = member._replace(join_ticket=None, is_new=False)
+    draft.put(waits_no_more.renewed(now_ms))
+    if member.instance_id is None:
+        dismiss(draft, [member.member_id])
+        rebalance(draft)
+    return draft.outcome()
 
 
 def sync(

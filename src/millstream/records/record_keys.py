@@ -10,7 +10,7 @@ Format: docs/formats/record_batch.md. Cost: benchmarks/compaction.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import compress, pairwise
+from itertools import compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.errors import InvalidBatch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # Bounds the memory for what is known of one run, whatever the size of the batch.
 RUN_RECORDS = 4096
+NO_TIMESTAMP_MS = -1
 
 
 class KeyRun(NamedTuple):
@@ -54,13 +55,43 @@ def key_runs(header: BatchHeader, body: bytes) -> Iterator[KeyRun]:
         raise InvalidBatch(f"{len(body) - position} bytes after its last record")
 
 
-def has_keyless(batch: ReadableBuffer, *, limit_bytes: int) -> bool:
-    """Whether a new batch has a record without a key.
+def keyless_records(batch: ReadableBuffer, *, limit_bytes: int) -> list[int]:
+    """Which records of a new batch, by their number in it, have no key.
 
     Raises InvalidBatch, UnsupportedCodec or MessageTooLarge.
     """
     runs = key_runs(validate_produced(batch), body_of(batch, limit_bytes=limit_bytes))
-    return any(run.keyless for run in runs)
+    return [
+        first + number
+        for first, run in zip(count(0, RUN_RECORDS), runs, strict=False)
+        for number in run.keyless
+    ]
+
+
+def untimely_records(
+    batch: ReadableBuffer, *, earliest_ms: int, latest_ms: int, limit_bytes: int
+) -> list[int]:
+    """Which records of a new batch have a timestamp outside of a range, both ends included.
+
+    A record without a timestamp is never one of them. Raises what `keyless_records` does.
+    """
+    header = validate_produced(batch)
+    body = body_of(batch, limit_bytes=limit_bytes)
+    untimely = []
+    position = 0
+    for number in range(header.records_count):
+        try:
+            length, start = read_varint(body, position)
+            delta_ms, _ = read_varlong(body, start + 1)
+        except IndexError as cause:
+            raise InvalidBatch("its records are cut short") from cause
+        if length < 0:
+            raise InvalidBatch("a record of negative length")
+        timestamp_ms = header.base_timestamp_ms + delta_ms
+        if timestamp_ms != NO_TIMESTAMP_MS and not earliest_ms <= timestamp_ms <= latest_ms:
+            untimely.append(number)
+        position = start + length
+    return untimely
 
 
 def select(header: BatchHeader, body: bytes, kept: bytes | bytearray) -> tuple[list[bytes], int]:

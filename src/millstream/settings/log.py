@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.errors import InvalidSetting
 from millstream.settings.declaration import check, setting
 from millstream.settings.domain import (
     INT_MAX,
     LONG_MAX,
+    Flag,
     Fraction,
     Names,
     OneOf,
@@ -36,6 +38,12 @@ class LogSettings:
         Whole(1, LONG_MAX),
         "A segment older than this is closed by the next append.",
     )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
+        0,
+        Whole(0, LONG_MAX),
+        "Each segment is closed up to this much before segment.ms, so that logs differ.",
+    )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
         1024,
@@ -53,6 +61,18 @@ class LogSettings:
         "CreateTime",
         OneOf(("CreateTime", "LogAppendTime")),
         "Whether a record's time is the one its producer gave it, or that of its append.",
+    )
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        Whole(0, LONG_MAX),
+        "A record whose producer gave it a time further in the past than this is refused.",
+    )
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms",
+        LONG_MAX,
+        Whole(0, LONG_MAX),
+        "A record whose producer gave it a time further in the future than this is refused.",
     )
     retention_ms: int = setting(
         "retention.ms",
@@ -108,6 +128,18 @@ class LogSettings:
         Whole(0, LONG_MAX),
         "A record younger than this is not compacted.",
     )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        Whole(1, LONG_MAX),
+        "A record older than this is compacted, whatever share of the log is uncompacted.",
+    )
+    flush_messages: int = setting(
+        "flush.messages",
+        LONG_MAX,
+        Whole(1, LONG_MAX),
+        "When this many messages wait for flush.ms, they are synced at once; acks=1 does not wait.",
+    )
     flush_ms: int = setting(
         "flush.ms",
         1000,
@@ -136,8 +168,14 @@ class LogSettings:
     compression_type: str = setting(
         "compression.type",
         "producer",
-        Only("producer"),
-        "Batches are stored as their producer compressed them.",
+        OneOf(("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")),
+        "How batches are stored: as their producer compressed them, or compressed anew.",
+    )
+    preallocate: bool = setting(
+        "preallocate",
+        default=False,
+        domain=Flag(),
+        doc="Without effect: segments are extended in large steps, which costs no disk.",
     )
     min_insync_replicas: int = setting(
         "min.insync.replicas",
@@ -154,3 +192,23 @@ class LogSettings:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise InvalidSetting(
+                name="min.compaction.lag.ms",
+                value=self.min_compaction_lag_ms,
+                expected="no more than max.compaction.lag.ms, "
+                f"which is {self.max_compaction_lag_ms}",
+            )
+
+    @property
+    def codec_name(self) -> str | None:
+        """How batches are to be packed; None if as their producer did."""
+        return None if self.compression_type == "producer" else self.compression_type
+
+    @property
+    def bounds_timestamps(self) -> bool:
+        """Whether producers may not give records any time they like."""
+        return self.message_timestamp_type == "CreateTime" and (
+            self.message_timestamp_before_max_ms != LONG_MAX
+            or self.message_timestamp_after_max_ms != LONG_MAX
+        )

@@ -22,7 +22,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from millstream.errors import CorruptData, NotFound
+from millstream.errors import CorruptData, MillstreamError, NotFound
+from millstream.records.batch import parse_header
+from millstream.settings.domain import LONG_MAX
 from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.cleaned_segments import Cleaned
 from millstream.storage.cleaning_state import CleaningState, read_cleaning_state
@@ -138,9 +140,24 @@ def _is_due(log: LocalLog, state: CleaningState, segments: list[Segment], now_ms
     if any(segment.base_offset < state.planned_offset for segment in dirty):
         # The last pass had no room for all keys, or did not get to its end.
         return True
+    if dirty and _is_overdue(log, dirty[0], now_ms):
+        return True
     dirty_bytes = sum(segment.size for segment in dirty)
     total_bytes = sum(segment.size for segment in segments)
     return dirty_bytes > 0 and dirty_bytes >= settings.min_cleanable_dirty_ratio * total_bytes
+
+
+def _is_overdue(log: LocalLog, segment: Segment, now_ms: int) -> bool:
+    """Whether the first record of a segment is older than `max.compaction.lag.ms`."""
+    lag_ms = log.settings.max_compaction_lag_ms
+    if lag_ms == LONG_MAX or not segment.size:
+        return False
+    try:
+        first_ms = parse_header(log.read(segment.base_offset, 1)).max_timestamp_ms
+    except (MillstreamError, OSError):
+        # What is damaged there is for the pass to find, when it is due otherwise.
+        return False
+    return (first_ms if first_ms >= 0 else segment.closed_ms) <= now_ms - lag_ms
 
 
 def _aborted(

@@ -43,6 +43,7 @@ from millstream.storage.recovery import (
 from millstream.storage.recovery_report import RecoveryReport
 from millstream.storage.retention import is_too_old, past_retention
 from millstream.storage.segment import Segment, SegmentState, new_segment, rename_deleted
+from millstream.storage.segment_age import segment_max_ms
 from millstream.storage.segment_cache import SegmentCache
 from millstream.storage.segment_chain import SegmentChain
 from millstream.storage.segment_scan import Damage
@@ -80,6 +81,7 @@ class LocalLog:
         self._directory = directory
         self._name = name
         self._settings = settings
+        self._segment_max_ms = segment_max_ms(settings, name, 0)
         self._clock = clock
         self._max_decompressed_bytes = max_decompressed_bytes
         self._before_truncate = before_truncate
@@ -252,7 +254,7 @@ class LocalLog:
 
     def _roll_if_old(self, now_ms: int) -> None:
         active = self._chain.active
-        if active.size and now_ms - active.begun_ms(now_ms) >= self._settings.segment_ms:
+        if active.size and now_ms - active.begun_ms(now_ms) >= self._segment_max_ms:
             self._roll(now_ms)
 
     def _roll(self, now_ms: int) -> None:
@@ -272,6 +274,7 @@ class LocalLog:
         self._durable.note_full(full, base, self.producers.copy())
         self._durable.note_names()
         self._chain.add(fresh)
+        self._segment_max_ms = segment_max_ms(self._settings, self._name, base)
         if len(self._durable.full) > _MAX_FULL_SEGMENTS:
             self.sync()
 
@@ -398,6 +401,7 @@ class LocalLog:
     def reconfigure(self, settings: LogSettings) -> None:
         """Go on with other settings, from now."""
         self._settings = self._chain.active.settings = settings
+        self._segment_max_ms = segment_max_ms(settings, self._name, self._end_offset)
         self._closed_segments.index_interval_bytes = settings.index_interval_bytes
 
     @property

@@ -147,7 +147,7 @@ class FaultyConnection(Connection):
             await self._suffer(request)
             await self._line_is_empty()
         except InvalidRequest as error:
-            self._end(str(error))
+            self._end(str(error), kind=type(error).__name__)
         except Exception:  # Outer edge: a bug in one request is no matter for other connections.
             _log.exception("a request with a fault failed; the connection is closed")
             self._producing.drop()

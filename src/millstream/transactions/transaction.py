@@ -65,5 +65,9 @@ class Transaction:
     bumps_epoch: bool = False
     """Whether its client takes a new epoch for each transaction: KIP-890, transaction.version 2."""
     data_epoch: int = NO_EPOCH
+    follows_abort: bool = False
+    """Whether its producer has aborted and gone on with the same epoch, so that a write which it
+    gave up may still be under way. Until a transaction with records is committed, or a new epoch
+    is taken."""
     started_ms: int = -1
     updated_ms: int = -1

@@ -1,8 +1,9 @@
 """The bytes of transactions, as Kafka writes them to `__transaction_state`.
 
 A key is the transactional id, a value all that is known of it; each begins with the version of its
-format in two bytes. Kafka does not store which epoch a producer had before, nor which one the
-records of a transaction have: those are tagged fields of our own, which its tools pass over.
+format in two bytes. Kafka does not store which epoch a producer had before, which one the records
+of a transaction have, nor whether it has aborted and kept its epoch: those are tagged fields of our
+own, which its tools pass over.
 
 Invariant: what was encoded is decoded to an equal value.
 After a crash: the newest value of each key is what was known.
@@ -66,6 +67,7 @@ class TransactionLogValue(Struct, versions=(0, 1), flexible=1):
     client_transaction_version: Int16 = field(since=1, tag=2)
     last_producer_epoch: Int16 = field(since=1, tag=10_000, default=-1)
     data_epoch: Int16 = field(since=1, tag=10_001, default=-1)
+    follows_abort: Int8 = field(since=1, tag=10_002)
 
 
 _Message = TypeVar("_Message", bound=Struct)
@@ -87,6 +89,7 @@ def encode(transaction: Transaction) -> tuple[bytes, bytes]:
         client_transaction_version=_VERSION_THAT_BUMPS if transaction.bumps_epoch else 0,
         last_producer_epoch=transaction.previous_epoch,
         data_epoch=transaction.data_epoch,
+        follows_abort=int(transaction.follows_abort),
     )
     return _key(transaction.transactional_id), _NUMBER.pack(_VALUE) + codec.encode(value, _VALUE)
 
@@ -128,6 +131,7 @@ def _transaction(transactional_id: str, stored: TransactionLogValue) -> Transact
         ),
         bumps_epoch=stored.client_transaction_version >= _VERSION_THAT_BUMPS,
         data_epoch=_data_epoch(state, stored),
+        follows_abort=bool(stored.follows_abort),
         started_ms=stored.start_timestamp_ms,
         updated_ms=stored.last_update_timestamp_ms,
     )

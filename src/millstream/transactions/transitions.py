@@ -139,8 +139,12 @@ def end(
     now_ms: int,
     *,
     new_producer_id: int = NO_PRODUCER,
+    has_records: bool = False,
 ) -> Transaction:
-    """Decide. The same object: it was decided so before, and is complete."""
+    """Decide. The same object: it was decided so before, and is complete.
+
+    `has_records` says that records were written, all of them through one connection.
+    """
     if transaction is None:
         raise UnknownProducer(
             transactional_id=command.transactional_id, producer_id=command.producer_id
@@ -157,7 +161,11 @@ def end(
         raise ConcurrentTransaction(transaction.transactional_id)
     if not _can_end(transaction, command):
         raise _refusal(transaction, operation)
-    return _prepared(transaction, command, now_ms, new_producer_id)
+    follows_abort = not command.bumps_epoch and (
+        not command.is_commit or (transaction.follows_abort and not has_records)
+    )
+    prepared = _prepared(transaction, command, now_ms, new_producer_id)
+    return replace(prepared, follows_abort=follows_abort)
 
 
 def completed(transaction: Transaction, now_ms: int) -> Transaction:
@@ -275,6 +283,7 @@ def _emptied_again(transaction: Transaction, command: InitProducer, now_ms: int)
         timeout_ms=command.timeout_ms,
         state=TransactionState.EMPTY,
         bumps_epoch=False,
+        follows_abort=False,
         started_ms=-1,
         updated_ms=now_ms,
     )
@@ -339,6 +348,7 @@ def _fenced(transaction: Transaction, now_ms: int, *, previous_epoch: int) -> Tr
         previous_epoch=previous_epoch,
         state=TransactionState.PREPARE_ABORT,
         bumps_epoch=False,
+        follows_abort=False,
         updated_ms=now_ms,
     )
 

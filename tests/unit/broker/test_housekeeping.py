@@ -94,6 +94,22 @@ def test_data_that_nobody_waits_for_is_synced_within_flush_ms() -> None:
     run(test)
 
 
+def test_as_many_messages_as_flush_messages_allows_are_synced_at_once() -> None:
+    async def test() -> None:
+        settings = LogSettings(flush_messages=3, flush_ms=60_000)
+        broker = await Broker(settings=settings).start()
+        log = broker.filled_log("orders", 1)
+        await broker.flush()
+        assert (log.synced_offset, log.end_offset) == (0, 2)
+        append(log, batch_of(b"third"))
+        await broker.flush()
+        assert log.synced_offset == 3
+        assert broker.housekeeping.flush_tick_ms == 5
+        await broker.stop()
+
+    run(test)
+
+
 def test_clean_log_is_not_synced() -> None:
     async def test() -> None:
         disk = FakeFilesystem()
@@ -415,3 +431,59 @@ def test_compaction_that_fails_while_upkeep_is_cancelled_does_not_keep_it_from_e
         await broker.stop()
 
     asyncio.run(scenario())
+
+
+def test_compaction_begins_at_the_look_after_a_segment_is_archived() -> None:
+    async def test() -> None:
+        settings = LogSettings(
+            segment_bytes=300, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0
+        )
+        broker = await Broker(settings=settings).start()
+        log = broker.directory.create("orders", 0)
+        await broker.housekeeping.compact_due()
+        for number in range(20):
+            append(log, build([Record(0, broker.now_ms, b"key", b"%d" % number)]))
+        log.sync()
+        await broker.housekeeping.compact_due()
+        assert broker.housekeeping.work.passes == 1
+        assert log.segments()[0].next_offset > 1
+        # Nothing is new.
+        before = broker.disk.operation_count
+        await broker.housekeeping.compact_due()
+        assert broker.disk.operation_count == before
+        await broker.stop()
+
+    run(test)
+
+
+def test_compaction_begins_when_a_record_is_as_old_as_max_compaction_lag_ms() -> None:
+    async def test() -> None:
+        settings = LogSettings(
+            cleanup_policy=frozenset({"compact"}),
+            min_cleanable_dirty_ratio=1.0,
+            max_compaction_lag_ms=10_000,
+        )
+        broker = await Broker(settings=settings).start()
+        log = broker.directory.create("orders", 0)
+        for number in range(3):
+            append(log, build([Record(0, broker.now_ms, b"key", b"%d" % number)]))
+        await broker.housekeeping.compact_due()
+        broker.clock.advance_ms(9_999)
+        await broker.housekeeping.compact_due()
+        assert len(log.segments()) == 1
+        broker.clock.advance_ms(1)
+        await broker.housekeeping.compact_due()
+        assert len(log.segments()) == 2
+        log.sync()
+        # Something is compacted already, so that the share of what is not is small.
+        await broker.housekeeping.compact_due()
+        assert broker.housekeeping.work.passes == 1
+        append(log, build([Record(0, broker.now_ms, b"key", b"3")]))
+        broker.clock.advance_ms(10_000)
+        await broker.housekeeping.compact_due()
+        log.sync()
+        await broker.housekeeping.compact_due()
+        assert broker.housekeeping.work.passes == 2
+        await broker.stop()
+
+    run(test)

@@ -401,19 +401,87 @@ def test_first_request_of_an_id_that_comes_again_late_is_not_heard() -> None:
 def test_what_an_old_producer_gave_up_with_an_abort_is_not_part_of_its_next_transaction() -> None:
     async def test(home: TransactionHome) -> None:
         numbers = home.transactions.connections
-        given_up, coordinator, other = numbers.next(), numbers.next(), numbers.next()
+        given_up, coordinator = numbers.next(), numbers.next()
         writer = await begun(home, bumps_epoch=False)
         late = deepcopy(writer)
         await home.end(writer, is_commit=False, connection=coordinator)
         await home.add(writer, ("a", 0))
-        # The number of the connection that it was sent through, or whether anything else was.
-        for connection in (given_up, other):
-            with pytest.raises(Superseded):
-                home.write(deepcopy(late), "a", 0, b"late", connection=connection)
-        home.write(writer, "a", 0, b"next", connection=coordinator)
-        home.write(writer, "a", 0, b"another", connection=numbers.next())
+        # Nothing tells it from the first record of the transaction...
+        home.write(late, "a", 0, b"late", connection=given_up)
+        # ... until that comes, through another connection.
+        for _ in range(2):
+            with pytest.raises(InvalidTransactionState, match="in doubt"):
+                home.write(deepcopy(writer), "a", 0, b"next", connection=numbers.next())
+        with pytest.raises(InvalidTransactionState, match="in doubt"):
+            await home.end(writer, is_commit=True, connection=coordinator)
+        await home.end(writer, is_commit=False, connection=coordinator)
+        assert home.committed("a") == []
+        await home.add(writer, ("a", 0))
+        writer.sequences = dict(late.sequences or {})
+        home.write(writer, "a", 0, b"again", connection=numbers.next())
         await home.end(writer, is_commit=True, connection=coordinator)
-        assert home.committed("a") == [b"next", b"another"]
+        assert home.committed("a") == [b"again"]
+
+    run(test)
+
+
+def test_write_given_up_with_an_abort_that_comes_after_the_next_one_is_late() -> None:
+    async def test(home: TransactionHome) -> None:
+        numbers = home.transactions.connections
+        given_up, coordinator, newer = numbers.next(), numbers.next(), numbers.next()
+        writer = await begun(home, bumps_epoch=False)
+        late = deepcopy(writer)
+        await home.end(writer, is_commit=False, connection=coordinator)
+        await home.add(writer, ("a", 0))
+        home.write(writer, "a", 0, b"next", connection=newer)
+        with pytest.raises(Superseded):
+            home.write(late, "a", 0, b"late", connection=given_up)
+        await home.end(writer, is_commit=True, connection=coordinator)
+        assert home.committed("a") == [b"next"]
+
+    run(test)
+
+
+def test_old_producer_goes_on_after_an_abort_through_the_connections_that_it_has() -> None:
+    async def test(home: TransactionHome) -> None:
+        numbers = home.transactions.connections
+        records, coordinator = numbers.next(), numbers.next()
+        writer = await begun(home, bumps_epoch=False)
+        for number in range(3):
+            await home.end(writer, is_commit=False, connection=coordinator)
+            await home.add(writer, ("a", 0))
+            home.write(writer, "a", 0, b"%d" % number, connection=records)
+        await home.end(writer, is_commit=True, connection=coordinator)
+        assert home.committed("a") == [b"2"]
+        # What is committed proves that the connection is in use: from here on it may change.
+        await home.add(writer, ("a", 0))
+        home.write(writer, "a", 0, b"3", connection=records)
+        home.write(writer, "a", 0, b"4", connection=numbers.next())
+        await home.end(writer, is_commit=True, connection=coordinator)
+        assert home.committed("a") == [b"2", b"3", b"4"]
+
+    run(test)
+
+
+def test_transaction_after_an_abort_takes_no_more_records_after_a_restart() -> None:
+    async def test(home: TransactionHome) -> None:
+        writer = await begun(home, bumps_epoch=False)
+        await home.end(writer, is_commit=False)
+        await home.add(writer, ("a", 0))
+        home.write(writer, "a", 0, b"before")
+        await home.restart()
+        with pytest.raises(InvalidTransactionState, match="in doubt"):
+            home.write(deepcopy(writer), "a", 0, b"after")
+        await home.end(writer, is_commit=False)
+        await home.add(writer, ("a", 0))
+        await home.restart()
+        await home.end(writer, is_commit=False)
+        await home.restart()
+        # Nothing was open: whatever comes is newer than the abort.
+        await home.add(writer, ("a", 0))
+        home.write(writer, "a", 0, b"next")
+        await home.end(writer, is_commit=True)
+        assert home.committed("a") == [b"next"]
 
     run(test)
 
@@ -435,8 +503,12 @@ def test_offsets_that_an_old_producer_gave_up_with_an_abort_are_not_committed_la
         numbers = home.transactions.connections
         given_up, coordinator = numbers.next(), numbers.next()
         writer = await begun(home, bumps_epoch=False)
-        await home.end(writer, is_commit=False, connection=coordinator)
         pair = (writer.producer_id, writer.epoch)
+        await home.end(writer, is_commit=False, connection=coordinator)
+        # There were no offsets that could have been given up.
+        home.transactions.hear("w", Way.OFFSETS, given_up, producer=pair)
+        await home.add(writer, ("__consumer_offsets", 0))
+        await home.end(writer, is_commit=False, connection=coordinator)
         with pytest.raises(Superseded):
             home.transactions.hear("w", Way.OFFSETS, given_up, producer=pair)
         home.transactions.hear("w", Way.OFFSETS, numbers.next(), producer=pair)

@@ -14,6 +14,7 @@ from millstream.gateways.kafka.handlers import (
     describe_log_dirs,
     incremental_alter_configs,
     init_producer_id,
+    list_config_resources,
 )
 from millstream.protocol.messages import alter_configs as replacing
 from millstream.protocol.messages import incremental_alter_configs as changing
@@ -31,13 +32,14 @@ from millstream.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
+from millstream.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from millstream.settings.log import LogSettings
 from millstream.settings.overrides import TOPIC_SETTINGS
 from tests.fakes.admin_desk import AdminDesk, versions_of
 from tests.fakes.log_steps import append
 from tests.fakes.sample_batches import batch_of
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -136,19 +138,20 @@ def test_only_the_settings_asked_for_are_shown(desk: AdminDesk) -> None:
     assert [each.name for each in result.configs] == ["retention.ms"]
 
 
-def test_settings_of_the_broker_are_shown_and_cannot_be_changed(desk: AdminDesk) -> None:
+def test_settings_of_the_broker_are_shown_with_whether_they_can_change(desk: AdminDesk) -> None:
     result = describe(desk, BROKER, "0")
     shown = {each.name: each for each in result.configs}
     assert shown["num.partitions"].value == "1"
     assert shown["auto.create.topics.enable"].value == "true"
     assert {"data.dir", "listeners", "segment.bytes", "group.max.size"} <= set(shown)
-    assert all(each.read_only for each in shown.values())
+    for name, is_read_only in (("data.dir", True), ("listeners", True), ("retention.ms", False)):
+        assert shown[name].read_only == is_read_only, name
     assert describe(desk, BROKER, "").configs == []
     assert describe(desk, LOGGER, "0").configs == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "code"), [(TOPIC, "nope", 3), (BROKER, "7", 42), (32, "group", 42)]
+    ("kind", "name", "code"), [(TOPIC, "nope", 3), (BROKER, "7", 42), (METRICS, "all", 42)]
 )
 def test_settings_of_what_is_not_there_are_refused(
     desk: AdminDesk, kind: int, name: str, code: int
@@ -232,6 +235,16 @@ def test_settings_are_changed_one_by_one(desk: AdminDesk, version: int) -> None:
     assert overrides(desk) == {"flush.ms": "9"}
 
 
+def test_deleting_a_setting_that_does_not_exist_succeeds(desk: AdminDesk) -> None:
+    changes = [
+        ("flush.ms", SET, "9"),
+        ("follower.replication.throttled.replicas", DELETE, None),
+        ("remote.storage.enable", DELETE, ""),
+    ]
+    assert change(desk, *changes) == [0]
+    assert overrides(desk) == {"retention.ms": "5", "flush.ms": "9"}
+
+
 def test_words_are_added_to_and_taken_from_a_list(desk: AdminDesk) -> None:
     policy = "cleanup.policy"
     assert change(desk, (policy, APPEND, "compact")) == [0]
@@ -250,7 +263,7 @@ def test_words_are_added_to_and_taken_from_a_list(desk: AdminDesk) -> None:
     [
         ([("flush.ms", SET, "soon")], 40),
         ([("x", SET, "1")], 40),
-        ([("x", DELETE, None)], 40),
+        ([("x", APPEND, "1")], 40),
         ([("flush.ms", APPEND, "1")], 40),
         ([("flush.ms", SUBTRACT, "1")], 40),
         ([("flush.ms", SET, None)], 42),
@@ -272,6 +285,49 @@ def test_change_of_what_has_no_settings_to_change_is_refused(desk: AdminDesk) ->
     assert change(desk, changes, repeated=2) == [42]
     assert change(desk, changes, validate_only=True) == [0]
     assert overrides(desk) == {"retention.ms": "5"}
+
+
+def test_settings_of_a_group_are_changed_and_shown(desk: AdminDesk) -> None:
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assert change(desk, (session, SET, "50000"), kind=GROUP, name="g") == [0]
+    result = describe(desk, GROUP, "g", include_synonyms=True)
+    shown = {each.name: (each.value, each.config_source, each.read_only) for each in result.configs}
+    assert shown == {session: ("50000", 8, False), interval: ("5000", 5, False)}
+    assert desk.broker.groups.settings_of("g").consumer_session_timeout_ms == 50_000
+    assert desk.broker.groups.settings_of("h").consumer_session_timeout_ms == 45_000
+    for name, value in ((session, "soon"), (session, "0"), ("retention.ms", "5")):
+        assert change(desk, (name, SET, value), kind=GROUP, name="g") == [40]
+    assert change(desk, (session, APPEND, "1"), kind=GROUP, name="g") == [40]
+    assert change(desk, (session, SET, "1"), kind=GROUP, name="") == [42]
+    assert list_resources(desk, GROUP) == [(GROUP, "g")]
+    assert change(desk, (session, DELETE, None), kind=GROUP, name="g") == [0]
+    assert list_resources(desk, GROUP) == []
+    assert desk.broker.groups.settings_of("g").consumer_session_timeout_ms == 45_000
+
+
+def test_settings_of_a_group_survive_a_restart(desk: AdminDesk) -> None:
+    assert change(desk, ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP, name="g") == [0]
+    asyncio.run(desk.restart())
+    assert desk.broker.groups.settings_of("g").consumer_session_timeout_ms == 50_000
+
+
+# --- ListConfigResources
+
+
+def list_resources(desk: AdminDesk, *kinds: int, version: int = 1) -> list[tuple[int, str]]:
+    request = ListConfigResourcesRequest(resource_types=kinds)
+    answer = desk.ask(list_config_resources, request, version)
+    assert answer.error_code == 0
+    return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+
+def test_everything_that_has_settings_is_listed(desk: AdminDesk) -> None:
+    assert (TOPIC, "orders") in list_resources(desk)
+    assert {(BROKER, "0"), (LOGGER, "0")} <= set(list_resources(desk))
+    assert list_resources(desk, BROKER) == [(BROKER, "0")]
+    assert list_resources(desk, version=0) == []
+    request = ListConfigResourcesRequest(resource_types=[3])
+    assert desk.ask(list_config_resources, request).error_code == 35
 
 
 # --- DeleteRecords

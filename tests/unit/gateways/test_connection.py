@@ -12,7 +12,12 @@ import pytest
 
 from millstream.gateways.receive_buffer import SHARED_BYTES
 from millstream.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from millstream.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from millstream.telemetry.client_log import LINES_PER_MINUTE
 from tests.fakes.direct_transport import DirectTransport
 from tests.fakes.open_door import OpenDoor, Runner, open_door, run, run_plainly, until
 from tests.fakes.sample_batches import batch_of
@@ -27,7 +32,7 @@ from tests.fakes.wire_client import (
     request_frame,
 )
 
-PRODUCE, FETCH, METADATA, API_VERSIONS = 9, 12, 9, 3
+PRODUCE, FETCH, METADATA, API_VERSIONS, JOIN = 9, 12, 9, 3, 3
 
 
 def _closed(caplog: pytest.LogCaptureFixture) -> str:
@@ -244,8 +249,8 @@ def test_bytes_after_a_request_are_let_be(tmp_path: Path) -> None:
         (struct.pack(">i", -1), "a request of -1 bytes, where socket.request.max.bytes is"),
         (struct.pack(">i", 101 << 20), "where socket.request.max.bytes is 104857600"),
         (framed(header(3, 9, 1) + b"\xff\xff\xff\xff\x07"), "MetadataRequest.topics has size"),
-        (b"GET / HTTP/1.1\r\n\r\n", "it speaks TLS or HTTP"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "it speaks TLS or HTTP"),
+        (b"GET / HTTP/1.1\r\n\r\n", "this looks like HTTP; this listener speaks Kafka's"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "this looks like TLS; this listener has none"),
     ],
 )
 def test_request_that_cannot_be_understood_ends_that_one_connection(
@@ -262,6 +267,44 @@ def test_request_that_cannot_be_understood_ends_that_one_connection(
             await _is_served(opened)
 
     run(main())
+
+
+def test_tls_is_recognised_where_requests_may_be_that_large(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with open_door(
+            tmp_path, request_max_bytes=2**31 - 1, buffered_max_bytes=2**31
+        ) as opened:
+            client = await opened.connect()
+            await client.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
+            assert await client.ended() == b""
+            assert _closed(caplog) == "this looks like TLS; this listener has none"
+
+    run(main())
+
+
+def test_client_that_is_refused_in_a_loop_leaves_few_lines_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            for version in range(90, 140):
+                client = await opened.connect()
+                await client.send(framed(header(3, version, 1)))
+                assert await client.ended() == b""
+            assert len(_warnings(caplog)) == LINES_PER_MINUTE
+            caplog.clear()
+            opened.broker.client_log.close()
+            [summary] = _warnings(caplog)
+            assert summary.startswith("45 more of these in the last minute: kafka: 127.0.0.1:")
+            assert summary.endswith("version 139 of API 3 is not supported")
+
+    run(main())
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_bug_in_a_handler_ends_that_one_connection(
@@ -420,3 +463,33 @@ def test_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> 
             assert fetched(await waiting.receive()).records
 
     run(main())
+
+
+def test_member_whose_connection_closes_while_it_joins_is_not_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            killed, other = await opened.connect(), await opened.connect()
+            await killed.begin(_join(), JOIN)
+
+            def members() -> int:
+                return len(opened.broker.groups.describe("g").members)
+
+            await until(lambda: members() == 1)
+            await killed.close()
+            await until(lambda: members() == 0)
+            joined = await other.ask(_join(), JOIN)
+            assert (joined.error_code, joined.leader) == (0, joined.member_id)
+            assert len(joined.members) == 1
+
+    run(main())
+
+
+def _join() -> JoinGroupRequest:
+    """Of a version whose members need no second request."""
+    return JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=300_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )

@@ -25,10 +25,24 @@ from millstream.records.batch import (
     TRANSACTIONAL_BIT,
     seal,
 )
+from millstream.records.recompression import codec_of
+from millstream.storage.batch_walk import split_batches
 from tests.fakes.direct_transport import DirectTransport
 from tests.fakes.open_door import OpenDoor, open_door, run, until
-from tests.fakes.sample_batches import batch_of, idempotent_batch, read_all, values_of
-from tests.fakes.wire_client import framed, header, produce_request, request_frame
+from tests.fakes.sample_batches import (
+    batch_of,
+    idempotent_batch,
+    read_all,
+    records_in,
+    values_of,
+)
+from tests.fakes.wire_client import (
+    framed,
+    header,
+    produce_request,
+    produced,
+    request_frame,
+)
 from tests.fakes.wire_messages import (
     PartitionProduceData,
     ProduceRequest,
@@ -150,6 +164,103 @@ def test_keyed_record_on_a_compacted_topic_is_stored(tmp_path: Path) -> None:
                 assert (await client.produce("t", batch)).error_code == 0
             mixed = build([Record(0, 1, b"key", b"value"), Record(1, 1, None, b"value")])
             assert (await client.produce("t", mixed)).error_code == ErrorCode.INVALID_RECORD
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 12])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_records_at_fault_are_named(codec: Codec, version: int, tmp_path: Path) -> None:
+    keyless = [*range(0, 100, 10)]
+
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", cleanup_policy="compact")
+            client = await opened.connect()
+            records = [
+                Record(number, 1, None if number in keyless else b"key", b"value")
+                for number in range(100)
+            ]
+            request = produce_request("t", build(records, codec=codec), acks=1)
+            stored = produced(await client.ask(request, version))
+            assert stored.error_code == ErrorCode.INVALID_RECORD
+            assert opened.broker.topics.partition("t", 0).log.end_offset == 0
+            if version >= 8:
+                assert [each.batch_index for each in stored.record_errors] == keyless
+                assert {each.batch_index_error_message for each in stored.record_errors} == {None}
+                assert "every record needs a key" in (stored.error_message or "")
+
+    run(main())
+
+
+def test_records_too_far_from_now_are_named(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            bounds = {
+                "message.timestamp.before.max.ms": "60000",
+                "message.timestamp.after.max.ms": "30000",
+            }
+            stamped = {"message.timestamp.type": "LogAppendTime", **bounds}
+            for name, overrides in (("t", bounds), ("stamped", stamped)):
+                await opened.broker.topics.create(name, partitions=1, overrides=overrides)
+            client = await opened.connect()
+            now_ms = opened.broker.clock.now_ms()
+            times = [now_ms, now_ms - 100_000, -1, now_ms + 100_000, now_ms + 1_000]
+            records = [Record(n, time_ms, b"k", b"v") for n, time_ms in enumerate(times)]
+            for codec in (Codec.NONE, Codec.LZ4):
+                batch = build(records, codec=codec)
+                stored = await client.produce("t", batch)
+                assert stored.error_code == ErrorCode.INVALID_TIMESTAMP
+                assert [each.batch_index for each in stored.record_errors] == [1, 3]
+                assert (await client.produce("stamped", batch)).error_code == 0
+            fine = build([Record(0, now_ms, b"k", b"v")])
+            assert (await client.produce("t", fine)).error_code == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("compression_type", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_stored_as_their_topic_says(compression_type: str, tmp_path: Path) -> None:
+    codec = codec_of(compression_type)
+
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", compression_type=compression_type)
+            client = await opened.connect()
+            # One after the other without a wait: those that are packed anew stay in order.
+            for number, sent in enumerate(Codec):
+                records = [Record(n, 7 + n, b"k", b"%d" % number * 50) for n in range(10)]
+                batch = build(
+                    records, codec=sent, producer_id=5, producer_epoch=0, base_sequence=10 * number
+                )
+                await client.begin(
+                    produce_request("t", batch, acks=-1 if number % 2 else 1), VERSION
+                )
+            for number in range(len(Codec)):
+                stored = produced(await client.receive())
+                assert (stored.error_code, stored.base_offset) == (0, 10 * number)
+            log = opened.broker.topics.partition("t", 0).log
+            batches = [*split_batches(log.read(0, 1 << 20))]
+            assert {header.codec for header, _ in batches} == {codec}
+            assert [header.base_sequence for header, _ in batches] == [0, 10, 20, 30, 40]
+            values = [record.value for _, batch in batches for record in records_in(batch)]
+            assert values == [b"%d" % number * 50 for number in range(5) for _ in range(10)]
+
+    run(main())
+
+
+def test_batch_that_cannot_be_packed_anew_is_refused_as_ever(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            await opened.topic("t", compression_type="zstd")
+            client = await opened.connect()
+            for batch, code in (
+                (_damaged(), ErrorCode.CORRUPT_MESSAGE),
+                (_miscounted(), ErrorCode.INVALID_RECORD),
+                (bytearray(b"no batch"), ErrorCode.INVALID_RECORD),
+            ):
+                assert (await client.produce("t", batch)).error_code == code
+            assert (await client.produce("t", batch_of(b"fine"))).base_offset == 0
 
     run(main())
 

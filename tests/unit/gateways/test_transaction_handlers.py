@@ -343,16 +343,25 @@ def test_write_that_an_old_client_gave_up_is_not_part_of_its_next_transaction(
         slow = await other_connection()
         assert (await producer.end(version=3, committed=False))[0] == 0
         assert await producer.add(FIRST) == {FIRST: 0}
-        for late in (slow, used):
-            code = await late.write("t", b"late", version=11)
-            assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            with pytest.raises(asyncio.IncompleteReadError):
-                await late.write("t", b"late", version=11)
-        assert await (await other_connection()).write("t", b"next", version=11) == 0
+        assert await slow.write("t", b"late", version=11) == 0
+        # One that is older than what was heard of is late for sure.
+        code = await used.write("t", b"late", version=11)
+        assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(asyncio.IncompleteReadError):
+            await used.write("t", b"late", version=11)
+        # The client's own write comes through another connection: now one is known to be late.
+        newest = await other_connection()
+        assert await newest.write("t", b"next", version=9) == ErrorCode.INVALID_TXN_STATE
+        assert await newest.write("t", b"next", version=11) == ErrorCode.TRANSACTION_ABORTABLE
+        assert (await producer.end(version=3))[0] == ErrorCode.INVALID_TXN_STATE
+        assert (await producer.end(version=3, committed=False))[0] == 0
+        assert await producer.add(FIRST) == {FIRST: 0}
+        newest.sequences = dict(slow.sequences)
+        assert await newest.write("t", b"again", version=11) == 0
         assert (await producer.end(version=3))[0] == 0
         log = opened.broker.topics.partition("t", 0).log
         records = [record.value for record in CommittedReader(log).read_all()]
-        assert records == [b"next"]
+        assert records == [b"again"]
 
     play(tmp_path, scene)
 

@@ -292,3 +292,60 @@ def test_other_kinds_of_groups_do_not_tell_their_topics() -> None:
     play = Play()
     play.join(new_id="a", protocol_type="connect")
     assert subscribed_topics(play.group) is None
+
+
+def test_leader_that_is_killed_while_it_waits_to_join_is_not_waited_for() -> None:
+    play = joined_pair()
+    play.sync("a", a=b"1", b=b"2")
+    leader = play.join("a", supported=protocols("range", metadata=b"changed"))
+    play.drop_join(leader)
+    assert leader not in play.answers
+    follower = play.join("b")
+    assert play.joined(follower).leader_id == "b"
+    assert list(play.group.members) == ["b"]
+
+
+def test_last_missing_member_is_killed_while_it_waits_and_the_others_go_on() -> None:
+    play = joined_pair()
+    play.sync("a", a=b"1", b=b"2")
+    newcomer = play.join(new_id="c")
+    waiting = play.join("a")
+    play.drop_join(newcomer)
+    assert waiting not in play.answers
+    play.join("b")
+    assert list(play.group.members) == ["a", "b"]
+    assert play.joined(waiting).generation == 2
+
+
+def test_first_member_is_killed_while_it_waits_and_leaves_an_empty_group() -> None:
+    play = Play()
+    play.drop_join(play.join(new_id="a"))
+    assert play.group.state is ClassicState.EMPTY
+    play.join(new_id="b")
+    play.pass_ms(DELAY_MS)
+    assert play.group.leader_id == "b"
+
+
+def test_static_member_that_is_killed_while_it_waits_keeps_its_place_for_a_session() -> None:
+    play = Play()
+    play.join(new_id="a", instance_id="one")
+    play.join(new_id="b")
+    play.pass_ms(DELAY_MS * 2)
+    play.sync("a", a=b"1", b=b"2", instance_id="one")
+    play.join(new_id="c")
+    play.drop_join(play.join("a", instance_id="one"))
+    assert "a" in play.group.members
+    waiting = play.join("b")
+    assert waiting not in play.answers
+    play.pass_ms(SESSION_MS)
+    assert play.joined(waiting).leader_id == "b"
+    assert list(play.group.members) == ["b", "c"]
+
+
+def test_connection_that_closes_after_the_join_was_answered_changes_nothing() -> None:
+    play = Play()
+    ticket = play.join(new_id="a")
+    play.pass_ms(DELAY_MS)
+    before = play.group
+    play.drop_join(ticket)
+    assert play.group == before

@@ -52,7 +52,7 @@ def test_value_is_written_as_a_person_would(value: object, text: str) -> None:
         ("retention.ms", ""),
         ("cleanup.policy", ""),
         ("message.timestamp.type", "create"),
-        ("compression.type", "gzip"),
+        ("compression.type", "brotli"),
         ("unclean.leader.election.enable", "true"),
         ("min.insync.replicas", "2"),
         ("data.dir", "/"),

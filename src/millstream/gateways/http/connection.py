@@ -10,6 +10,7 @@ whose answer is whole, and is not taken.
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import TimerHandle
 from collections.abc import Coroutine, Sequence
 from http import HTTPStatus
@@ -28,9 +29,13 @@ from websockets.frames import CloseCode, Frame
 from millstream.broker.memory_budget import WEBSOCKET_MESSAGES
 from millstream.gateways.http.context import CONNECTION, FREE_BYTES, Context
 from millstream.gateways.http.problems import plain_problem
+from millstream.gateways.tls_hello import HINT as TLS_HINT
+from millstream.gateways.tls_hello import is_tls_hello
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent
+
+_log = logging.getLogger(__name__)
 
 _LINGER_S = 1.0
 """Who is refused gets to read why, also if it has not stopped to send."""
@@ -57,6 +62,8 @@ class Connection(HttpToolsProtocol):
         self._context = context
         self._settings = context.settings
         self.since_s = self.heard_s = self.loop.time()
+        self._is_heard = False
+        """Whether the client has sent anything."""
         self._is_over = False
         self._is_in_head = False
         self._refusal: tuple[HTTPStatus, str] | None = None
@@ -98,6 +105,11 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
+        if not self._is_heard:
+            self._is_heard = True
+            if is_tls_hello(data):
+                self._refuse_tls()
+                return
         self._chunk_bytes = len(data)
         self.heard_s = self.loop.time()
         if self._is_in_head:
@@ -234,6 +246,18 @@ class Connection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._timer = self.loop.call_later(_LINGER_S, self.transport.close)
+
+    def _refuse_tls(self) -> None:
+        host, port = self.client or ("?", 0)
+        self._context.client_log.write(
+            _log,
+            logging.WARNING,
+            "http: %(peer)s: the connection is closed: %(reason)s",
+            {"peer": f"{host}:{port}", "reason": TLS_HINT},
+            kind=TLS_HINT,
+            host=host,
+        )
+        self._refuse(HTTPStatus.BAD_REQUEST, TLS_HINT)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

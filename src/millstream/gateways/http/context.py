@@ -15,6 +15,7 @@ from millstream.broker.topics import Topic
 from millstream.errors import Unavailable, UnknownTopic
 from millstream.gateways.http.metrics import figures
 from millstream.settings.http import HttpSettings
+from millstream.telemetry.client_log import ClientLog
 from millstream.telemetry.latencies import Latencies
 
 CONNECTION: Final = "millstream.connection"
@@ -31,6 +32,8 @@ class Context:
         self.closing = asyncio.Event()
         """Set when whoever waits or streams is to come to an end."""
         self.latencies = Latencies()
+        """The broker's, once it has started."""
+        self.client_log = ClientLog()
         """The broker's, once it has started."""
         self.open_connections: Collection[object] = ()
         self.accepted_connections = 0
@@ -64,6 +67,8 @@ class Context:
         self._broker = broker
         self.latencies = broker.metrics.requests
         broker.memory.allow_for(self.settings.request_max_bytes)
+        self.client_log.close()
+        self.client_log = broker.client_log
         broker.metrics.add(partial(figures, self))
         broker.topics.on_deleted.append(self._topic_deleted)
 

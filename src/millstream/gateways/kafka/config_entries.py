@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from millstream.settings.declaration import Setting, declarations
 from millstream.settings.domain import INT_MAX, Domain, Flag, Fraction, Names, Only, SomeOf, Whole
+from millstream.settings.dynamic import place_of
+from millstream.settings.group_overrides import GROUP_SETTINGS, group_default
+from millstream.settings.groups import GroupSettings
 from millstream.settings.loader import SECTIONS, Settings
 from millstream.settings.log import LogSettings
 from millstream.settings.overrides import TOPIC_SETTINGS, setting_texts, text_of
@@ -17,8 +20,11 @@ class Source(IntEnum):
     """Who set a value."""
 
     TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
     BROKER_FILE = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class ConfigType(IntEnum):
@@ -60,13 +66,31 @@ def topic_entries(overrides: Mapping[str, str], defaults: LogSettings) -> Iterat
         yield ConfigEntry(setting, layers)
 
 
-def broker_entries(settings: Settings) -> Iterator[ConfigEntry]:
-    """Every setting of the broker."""
+def broker_entries(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """Every setting of the broker, which read some and was given others by clients."""
     for section in SECTIONS:
         component = getattr(settings, section)
         for field_name, setting in declarations(component).items():
             text = text_of(getattr(component, field_name))
-            yield ConfigEntry(setting, _broker_layers(setting, text))
+            layers = _broker_layers(setting, text)
+            if setting.name in overrides and place_of(setting.name).section == section:
+                layers.insert(0, Layer(overrides[setting.name], Source.BROKER))
+            yield ConfigEntry(setting, layers)
+
+
+def dynamic_entries(overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """What clients have set for all brokers, of which there is one."""
+    for name, value in overrides.items():
+        yield ConfigEntry(place_of(name).setting, [Layer(value, Source.ALL_BROKERS)])
+
+
+def group_entries(overrides: Mapping[str, str], defaults: GroupSettings) -> Iterator[ConfigEntry]:
+    """Every setting that a group can have for itself."""
+    for name, setting in GROUP_SETTINGS.items():
+        layers = _broker_layers(setting, text_of(group_default(defaults, name)))
+        if name in overrides:
+            layers.insert(0, Layer(overrides[name], Source.GROUP))
+        yield ConfigEntry(setting, layers)
 
 
 def _broker_layers(setting: Setting, text: str) -> list[Layer]:

@@ -15,20 +15,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from millstream.broker.connections import ConnectionDescription
 from millstream.errors import (
     InvalidRequest,
-    MalformedMessage,
     MillstreamError,
     Superseded,
     TooManyElements,
+    UnsupportedVersion,
 )
+from millstream.gateways.connection_log import ConnectionLog
 from millstream.gateways.kafka.admission import SMALL_BYTES
 from millstream.gateways.kafka.answers import Answers, Parts, Place
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.eager import run_eagerly
+from millstream.gateways.kafka.frame_size import bad_size, too_large
 from millstream.gateways.kafka.handlers import (
     api_versions,
     fetch,
@@ -36,7 +39,7 @@ from millstream.gateways.kafka.handlers import (
     produce,
     sync_group,
 )
-from millstream.gateways.kafka.replies import answer, bad_size, framed, refusal
+from millstream.gateways.kafka.replies import answer, framed, refusal
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.routes import ANNOUNCED, ROUTES, Route
 from millstream.gateways.receive_buffer import ReceiveBuffer
@@ -89,7 +92,9 @@ class Connection(asyncio.BufferedProtocol):
             transactions=door.broker.transactions,
             connection=self._number,
             max_unpacked_bytes=door.broker.settings.storage.max_decompressed_bytes,
-            hang_up=self._end,
+            hang_up=lambda reason: self._end(reason, kind="acks=0"),
+            hold=self._hold_for,
+            clock=door.broker.clock,
             times=self._times,
         )
         self._fetching = fetch.Fetching(
@@ -102,9 +107,13 @@ class Connection(asyncio.BufferedProtocol):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._peer = "?"
+        self._log = ConnectionLog(door.broker.client_log, _log)
         self._client_host = ""
         self._advertised = ("", 0)
         self._unread = False
+        # Why that is so: the client does not read, or what follows must wait for a request.
+        self._is_write_paused = False
+        self._is_repacking = False
         self._lacks_memory = False
         self._must_wait = False
         self._is_busy = self._was_large = False
@@ -126,11 +135,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=self._door.settings.unsent_max_bytes)
         host, port = (*(transport.get_extra_info("peername") or ("?", 0)),)[:2]
-        self._peer = f"{host}:{port}"
+        self._peer = self._log.peer = f"{host}:{port}"
         self._client_host = f"/{host}"
         self._advertised = self._door.advertised(transport.get_extra_info("sockname"))
         if not self._door.admit(self):
-            self._end("there are as many connections as max.connections allows")
+            self._end(
+                "there are as many connections as max.connections allows", kind="max.connections"
+            )
         _log.debug("kafka: %(peer)s: connected", {"peer": self._peer})
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -157,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def pause_writing(self) -> None:
-        self._unread = True
+        self._is_write_paused = self._unread = True
         self._read_or_not()
         # Fetched records are views of files, which cost no memory of ours.
         unsent_bytes = self._transport.get_write_buffer_size()
@@ -166,7 +177,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def resume_writing(self) -> None:
-        self._unread = False
+        self._is_write_paused = False
+        self._unread = self._is_repacking
         self._door.broker.memory.resume(self)
         self._go_on()
 
@@ -184,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
             while self._turn_left and end - start >= _SIZE_BYTES and not self._is_clogged:
                 (size,) = _unpack_size(view, start)
                 if not _FIXED_HEADER_BYTES <= size <= self._door.settings.request_max_bytes:
-                    raise MalformedMessage(bad_size(size, self._door.settings.request_max_bytes))
+                    raise bad_size(size, self._door.settings.request_max_bytes)
                 needed = _SIZE_BYTES + size
                 if end - start < needed:
                     if size > self._door.settings.control_request_max_bytes:
@@ -200,13 +212,11 @@ class Connection(asyncio.BufferedProtocol):
             self._producing.flush()
             # A client that has given the connection up has done no wrong.
             is_usual = isinstance(error, Superseded)
-            self._end(str(error), level=logging.INFO if is_usual else logging.WARNING)
-        except Exception:  # Outer edge: a bug in one request is no matter for other connections.
-            _log.exception(
-                "kafka: %(peer)s: a request failed; the connection is closed", {"peer": self._peer}
-            )
+            level = logging.INFO if is_usual else logging.WARNING
+            self._end(str(error), level=level, kind=type(error).__name__)
+        except Exception as error:  # Outer edge: other connections go on after a bug in a request.
             self._producing.drop()
-            self._abort()
+            self._fail(error)
         if self._is_ending:
             buffer.close()
         else:
@@ -241,13 +251,10 @@ class Connection(asyncio.BufferedProtocol):
         return _SIZE_BYTES + size
 
     def _check_size(self, api_key: int, size: int) -> None:
-        """Raises MalformedMessage: only records may be large, for they are not taken apart."""
+        """Raises InvalidRequest: only records may be large, for they are not taken apart."""
         limit = self._door.settings.control_request_max_bytes
         if size > limit and api_key != produce.API_KEY:
-            raise MalformedMessage(
-                f"a request of {size} bytes for API {api_key}, "
-                f"where millstream.control.request.max.bytes is {limit}"
-            )
+            raise too_large(api_key, size, limit)
 
     def _begin(self, raw: bytearray, view: memoryview, start: int, end: int) -> bool:
         """Begin one request, unless it has to wait. Hot: produce requests come by the thousand."""
@@ -294,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         """Answer a request, or begin to: then what is to be answered."""
         route = ROUTES.get(api_key)
         if route is None or not route.oldest <= version <= route.newest:
-            raise InvalidRequest(f"version {version} of API {api_key} is not supported")
+            raise UnsupportedVersion(api_key=api_key, version=version)
         flexible = is_flexible(api_key, version)
         client_id, position = read_client_id(frame, flexible=flexible)
         self._client_id = client_id or ""
@@ -311,9 +318,11 @@ class Connection(asyncio.BufferedProtocol):
             )
         except TooManyElements as error:
             self._answers.send(framed(header, [refusal(error, api_key, version)]))
-            _log.warning(
+            self._log.write(
+                logging.WARNING,
                 "kafka: %(peer)s: %(api)s is refused: %(reason)s",
-                {"peer": self._peer, "api": route.name, "reason": error},
+                {"api": route.name, "reason": error},
+                kind=f"{route.name} {type(error).__name__}",
             )
             return None
         context = Context(
@@ -345,9 +354,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None:
-            _log.error(
+            self._log.write(
+                logging.ERROR,
                 "kafka: %(peer)s: %(api)s failed; the connection is closed: %(error)s",
-                {"peer": self._peer, "api": route.name, "error": error},
+                {"api": route.name, "error": error},
+                kind=f"{route.name} {type(error).__name__}",
                 exc_info=None if isinstance(error, MillstreamError) else error,
             )
             self._abort()
@@ -357,6 +368,27 @@ class Connection(asyncio.BufferedProtocol):
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
             self._times.answered(pending.api_key, pending.began_ns)
+
+    def _hold_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin no request until something is done."""
+        self._is_repacking = self._unread = True
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._release)
+
+    def _release(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._is_repacking = False
+        self._unread = self._is_write_paused
+        if task.cancelled() or self._is_ending:
+            return
+        error = task.exception()
+        if isinstance(error, InvalidRequest):
+            self._end(str(error), kind=type(error).__name__, level=logging.INFO)
+        elif error is not None:
+            self._fail(error)
+        else:
+            self._go_on()
 
     # Flow
 
@@ -404,15 +436,27 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _end(self, reason: str, *, level: int = logging.WARNING) -> None:
-        _log.log(
+    def _end(self, reason: str, *, kind: str, level: int = logging.WARNING) -> None:
+        self._log.write(
             level,
             "kafka: %(peer)s: the connection is closed: %(reason)s",
-            {"peer": self._peer, "reason": reason},
+            {"reason": reason},
+            kind=kind,
         )
         self._is_ending = True
         # Answers to what came before are still sent.
         self._transport.close()
+
+    def _fail(self, error: BaseException) -> None:
+        """A defect: hang up at once."""
+        self._log.write(
+            logging.ERROR,
+            "kafka: %(peer)s: a request failed; the connection is closed",
+            {},
+            kind=type(error).__name__,
+            exc_info=error,
+        )
+        self._abort()
 
     def _abort(self) -> None:
         self._is_ending = True
@@ -441,8 +485,11 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self) -> None:
         """Hang up on a client that has not asked for anything in a long time."""
         if self.is_idle:
-            _log.info(
-                "kafka: %(peer)s: the connection was idle and is closed", {"peer": self._peer}
+            self._log.write(
+                logging.INFO,
+                "kafka: %(peer)s: the connection was idle and is closed",
+                {},
+                kind="idle",
             )
             # A client that has not taken its answers in all that time will not take them now.
             self._abort()
@@ -455,10 +502,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_way(self) -> None:
         """Hang up on a client that keeps memory which others wait for."""
-        _log.warning(
+        self._log.write(
+            logging.WARNING,
             "kafka: %(peer)s: the connection is closed: memory for requests is short, "
             "and its request did not arrive within millstream.request.receive.max.ms",
-            {"peer": self._peer},
+            {},
+            kind="receive.max.ms",
         )
         self._abort()
         self._buffer.close()

@@ -34,6 +34,7 @@ class ErrorCode(IntEnum):
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -49,6 +50,7 @@ class ErrorCode(IntEnum):
     INVALID_PRODUCER_ID_MAPPING = 49
     INVALID_TRANSACTION_TIMEOUT = 50
     CONCURRENT_TRANSACTIONS = 51
+    SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     NON_EMPTY_GROUP = 68
@@ -61,6 +63,7 @@ class ErrorCode(IntEnum):
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     INVALID_RECORD = 87
     UNSTABLE_OFFSET_COMMIT = 88
@@ -82,9 +85,11 @@ _CODES: dict[type[MillstreamError], ErrorCode] = {
     errors.MalformedMessage: ErrorCode.INVALID_REQUEST,
     errors.TooManyElements: ErrorCode.INVALID_REQUEST,
     errors.MemberTooLarge: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedVersion: ErrorCode.UNSUPPORTED_VERSION,
     errors.InvalidBatch: ErrorCode.INVALID_RECORD,
     errors.ChecksumMismatch: ErrorCode.CORRUPT_MESSAGE,
     errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
     errors.MetadataTooLarge: ErrorCode.OFFSET_METADATA_TOO_LARGE,
     errors.UnsupportedCodec: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

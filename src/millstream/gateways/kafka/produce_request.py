@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from millstream.broker.append_cycle import NO_TIME, Appended
 from millstream.broker.partition import Partition
-from millstream.errors import MillstreamError, Superseded
+from millstream.errors import InvalidRecord, MillstreamError, Superseded
 from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.protocol.headers import response_header
 from millstream.protocol.messages.produce import (
@@ -181,7 +181,10 @@ def _result(number: int, stored: Judged) -> PartitionResult:
             start_offset = appended.partition.log.start_offset
             return PartitionResult(number, 0, outcome, appended.append_time_ms, start_offset)
         stored = outcome
-    return PartitionResult(number, code_of(stored), NO_OFFSET, NO_TIME, NO_OFFSET, str(stored))
+    bad_records = stored.numbers if isinstance(stored, InvalidRecord) else ()
+    return PartitionResult(
+        number, code_of(stored), NO_OFFSET, NO_TIME, NO_OFFSET, str(stored), bad_records
+    )
 
 
 Entry = tuple[RepeatedRequest | ParsedRequest, int, Stored | None]

@@ -47,16 +47,4 @@ def framed(header: bytes, body: list[bytes]) -> Parts:
     return [b"".join([_pack_size(size), header, body[0]]), *body[1:]]
 
 
-def bad_size(size: int, limit: int) -> str:
-    """What is wrong with a request that announces such a size."""
-    first_bytes = _pack_size(size)
-    if first_bytes.startswith(_TLS_HANDSHAKE) or first_bytes in _HTTP_METHODS:
-        return "it speaks TLS or HTTP, and this port speaks Kafka's protocol, unencrypted"
-    if size < 0 or size > limit:
-        return f"a request of {size} bytes, where socket.request.max.bytes is {limit}"
-    return f"a request of {size} bytes cannot hold a header"
-
-
 _pack_size = struct.Struct(">i").pack
-_TLS_HANDSHAKE = b"\x16\x03"
-_HTTP_METHODS = {b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"}

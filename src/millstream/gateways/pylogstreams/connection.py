@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from millstream.broker.connections import ConnectionDescription
 from millstream.errors import InvalidRequest, MalformedMessage, MillstreamError
+from millstream.gateways.connection_log import ConnectionLog
 from millstream.gateways.pylogstreams.delivery import LATEST, Delivery
 from millstream.gateways.pylogstreams.frames import (
     LENGTH_BYTES,
@@ -68,10 +69,11 @@ class Connection(asyncio.BufferedProtocol):
             subscribers=door.subscribers,
             max_messages=door.settings.outgoing_max_messages,
             max_topics=door.settings.max_subscriptions,
-            fail=lambda error: self._end(str(error)),
+            fail=self._end,
         )
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._peer = "?"
+        self._log = ConnectionLog(door.broker.client_log, _log)
         self._session: Session | None = None
         self._logins = 0
         self._has_published = False
@@ -79,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         # What the next frame has to wait for.
         self._pending: asyncio.Task[None] | None = None
         # Why the connection is to end once what came before is stored.
-        self._refusal = ""
+        self._refusal: MillstreamError | None = None
         self._lacks_memory = False
         self._is_reading = True
         self._is_finishing = False
@@ -97,10 +99,10 @@ class Connection(asyncio.BufferedProtocol):
         # So we are told whether the socket has taken all of a write, and when it has.
         transport.set_write_buffer_limits(high=0)
         host, port = (*(transport.get_extra_info("peername") or ("?", 0)),)[:2]
-        self._peer = f"{host}:{port}"
+        self._peer = self._log.peer = f"{host}:{port}"
         self.delivery.start(self._write)
         if not self._door.admit(self):
-            self._end("there are as many connections as max.connections allows")
+            self._end(InvalidRequest("there are as many connections as max.connections allows"))
         _log.debug("pylogstreams: %(peer)s: connected", {"peer": self._peer})
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -149,11 +151,14 @@ class Connection(asyncio.BufferedProtocol):
                     data, base = bytes(buffer.view[start:end]), start
                 buffer.start = base + self._take(data, start - base)
         except MillstreamError as error:
-            self._refuse(str(error))
-        except Exception:  # Outer edge: a bug in one frame is no matter for other connections.
-            _log.exception(
+            self._refuse(error)
+        except Exception as error:  # Outer edge: other connections go on after a bug in a frame.
+            self._log.write(
+                logging.ERROR,
                 "pylogstreams: %(peer)s: a frame failed; the connection is closed",
-                {"peer": self._peer},
+                {},
+                kind=type(error).__name__,
+                exc_info=error,
             )
             self._publishing.published.clear()
             self.hang_up(is_refusal=True)
@@ -244,13 +249,13 @@ class Connection(asyncio.BufferedProtocol):
         if waiting is not None:
             self._wait(waiting)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, refusal: MillstreamError) -> None:
         """End the connection, but store what came before."""
-        self._refusal = reason
+        self._refusal = refusal
         try:
             self._store()
         except MillstreamError as error:
-            self._refusal = str(error)
+            self._refusal = error
         if self._pending is None:
             self._end(self._refusal)
 
@@ -265,15 +270,17 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None and not isinstance(error, MillstreamError):
-            _log.error(
+            self._log.write(
+                logging.ERROR,
                 "pylogstreams: %(peer)s: the connection is closed",
-                {"peer": self._peer},
+                {},
+                kind=type(error).__name__,
                 exc_info=error,
             )
             self.hang_up(is_refusal=True)
         elif error is not None:
-            self._end(str(error))
-        elif self._refusal:
+            self._end(error)
+        elif self._refusal is not None:
             self._refuse(self._refusal)
         else:
             self._store_and_go_on()
@@ -284,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._store()
         except MillstreamError as error:
-            self._end(str(error))
+            self._end(error)
             return
         if self._pending is None:
             self._work()
@@ -323,11 +330,13 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: MillstreamError) -> None:
         if not self._is_ending:
-            _log.warning(
+            self._log.write(
+                logging.WARNING,
                 "pylogstreams: %(peer)s: the connection is closed: %(reason)s",
-                {"peer": self._peer, "reason": reason},
+                {"reason": str(reason)},
+                kind=type(reason).__name__,
             )
         self.hang_up(is_refusal=True)
 
@@ -345,9 +354,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_way(self) -> None:
         """Another connection has logged in under the same id."""
-        _log.info(
+        self._log.write(
+            logging.INFO,
             "pylogstreams: %(peer)s: another connection takes over its client id",
-            {"peer": self._peer},
+            {},
+            kind="taken over",
         )
         # What its socket has not taken goes to the other one.
         self.delivery.close()
@@ -366,10 +377,12 @@ class Connection(asyncio.BufferedProtocol):
     def expire(self, silent_s: float) -> None:
         """Hang up on a client that was silent for so long, unless it was us who did not listen."""
         if self._is_reading and self._pending is None:
-            _log.warning(
+            self._log.write(
+                logging.WARNING,
                 "pylogstreams: %(peer)s: the connection is closed: nothing was heard for "
                 "%(silent_s).1f s",
-                {"peer": self._peer, "silent_s": silent_s},
+                {"silent_s": silent_s},
+                kind="silent",
             )
             self.hang_up()
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-from millstream.errors import MalformedMessage
+from millstream.errors import InvalidRequest, MalformedMessage, UnexpectedProtocol
+from millstream.gateways.tls_hello import HINT as TLS_HINT
+from millstream.gateways.tls_hello import is_tls_hello
 
 LENGTH_BYTES = 4
 CHECKSUM_BYTES = 4
@@ -72,13 +74,15 @@ def frame_bytes(data: memoryview, start: int, end: int, *, max_bytes: int) -> in
         return LENGTH_BYTES
     (size,) = _unpack_number(data, start)
     if size > max_bytes:
-        raise MalformedMessage(_too_large(size, max_bytes))
+        raise _too_large(size, max_bytes)
     total = LENGTH_BYTES + int(size)
     if end - start < min(total, LENGTH_BYTES + COMMAND_BYTES):
         return min(total, LENGTH_BYTES + COMMAND_BYTES)
     if size >= COMMAND_BYTES and data[start + 4 : start + 8] == PUBLISH:
         return total + CHECKSUM_BYTES
     if size > COMMAND_MAX_BYTES:
+        if is_tls_hello(_pack_number(size)):
+            raise UnexpectedProtocol(TLS_HINT)
         raise MalformedMessage(
             f"a command of {size} bytes, where only PUB may have more than {COMMAND_MAX_BYTES}"
         )
@@ -124,11 +128,13 @@ def _shown(name: bytes) -> str:
     return repr(name[:249].decode("utf-8", "replace"))
 
 
-def _too_large(size: int, limit: int) -> str:
+def _too_large(size: int, limit: int) -> InvalidRequest:
     first_bytes = _pack_number(size)
-    if first_bytes.startswith(b"\x16\x03") or first_bytes in _HTTP_METHODS:
-        return "it speaks TLS or HTTP, and this port speaks PyLogStreams' protocol, unencrypted"
-    return f"a frame of {size} bytes, where frame.max.bytes is {limit}"
+    if is_tls_hello(first_bytes):
+        return UnexpectedProtocol(TLS_HINT)
+    if first_bytes in _HTTP_METHODS:
+        return UnexpectedProtocol("this looks like HTTP; this listener speaks PyLogStreams")
+    return MalformedMessage(f"a frame of {size} bytes, where frame.max.bytes is {limit}")
 
 
 _unpack_number = struct.Struct(">I").unpack_from

@@ -33,6 +33,7 @@ from millstream.errors import (
 )
 from millstream.gateways.pylogstreams.frames import Published
 from millstream.records.batch import HEADER_BYTES
+from millstream.records.recompression import codec_of, recompressed
 from millstream.records.value_batch import VALUE_OVERHEAD_BYTES, build_values
 from millstream.settings.names import check_topic_name, is_internal_topic
 
@@ -95,10 +96,14 @@ class Publishing:
         """Whether all was stored that is there for a topic; if not, it can be later."""
         payloads = self.published[topic]
         limit_bytes = partition.topic.settings.max_message_bytes
+        codec_name = partition.topic.settings.codec_name
         stored = 0
         try:
             for run in _runs(payloads, limit_bytes):
                 batch = build_values(run, timestamp_ms=self._clock.now_ms())
+                if codec_name is not None:
+                    codec = codec_of(codec_name)
+                    batch = recompressed(batch, codec, limit_bytes=len(batch)) or batch
                 [outcome] = partition.append([batch])
                 partition.note_refusal(outcome)
                 if isinstance(outcome, Unavailable) and not isinstance(outcome, StorageFailure):

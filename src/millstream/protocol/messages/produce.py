@@ -65,6 +65,8 @@ class PartitionResult(NamedTuple):
     append_time_ms: int
     start_offset: int
     error_message: str | None = None
+    bad_records: Sequence[int] = ()
+    """Which records are at fault, by their number in the batch: `error_message` is about them."""
 
 
 def parse_request(view: memoryview, position: int, version: int) -> ProduceRequest:
@@ -136,7 +138,11 @@ def _encode_result(version: int, result: PartitionResult) -> bytes:
     if version >= 5:
         out += _INT64.pack(result.start_offset)
     if version >= 8:
-        out += count(0, flexible=flexible)
+        out += count(len(result.bad_records), flexible=flexible)
+        if result.bad_records:
+            # Without a message of their own: clients take that of the partition.
+            no_message = _encode_message(None, flexible=flexible) + (_NO_TAGS if flexible else b"")
+            out += b"".join([_INT32.pack(number) + no_message for number in result.bad_records])
         out += _encode_message(result.error_message, flexible=flexible)
     if flexible:
         out += _NO_TAGS

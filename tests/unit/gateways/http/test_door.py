@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -140,5 +141,23 @@ def test_door_closes_while_it_loads() -> None:
             await door.close()
             with pytest.raises(httpx.TransportError):
                 await web.get(f"http://{address}/health")
+
+    run(main())
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+def test_tls_is_recognised_and_logged(
+    has_started: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with running(tmp_path) if has_started else opened() as (_, web):
+            host, port = web.base_url.host, web.base_url.port
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
+            answer = await reader.read()
+            writer.close()
+            assert answer.startswith(b"HTTP/1.1 400 ")
+            assert b"this looks like TLS; this listener has none" in answer
+            assert "the connection is closed: this looks like TLS" in caplog.text
 
     run(main())

@@ -453,3 +453,23 @@ def _end(topics: Topics, name: str) -> int:
         return topics.partition(name, 0).log.end_offset
     except MillstreamError:
         return -1
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "this looks like TLS; this listener has none"),
+        (b"GET / HTTP/1.1\r\n\r\n", "this looks like HTTP; this listener speaks PyLogStreams"),
+    ],
+)
+def test_client_of_another_protocol_is_recognised(
+    sent: bytes, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        async with open_pylogstreams(tmp_path) as opened:
+            _, writer = await asyncio.open_connection("127.0.0.1", opened.port)
+            writer.write(sent)
+            await until(lambda: reason in caplog.text)
+            writer.close()
+
+    run(play())

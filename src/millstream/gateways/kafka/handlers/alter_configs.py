@@ -1,4 +1,6 @@
-"""AlterConfigs (33): replace all settings of a topic. No version changed what happens.
+"""AlterConfigs (33): replace all settings of topics, the broker or groups.
+
+No version changed what happens.
 
 A setting that the request leaves out goes back to the broker's own: IncrementalAlterConfigs (44)
 is what most clients want.
@@ -6,9 +8,8 @@ is what most clients want.
 
 from __future__ import annotations
 
-from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest
-from millstream.gateways.kafka.config_resources import Changes, alter_each
+from millstream.gateways.kafka.config_resources import Changes, Target, alter_each
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import code_of
 from millstream.protocol.messages.alter_configs import (
@@ -40,8 +41,8 @@ async def handle(request: AlterConfigsRequest, context: Context) -> AlterConfigs
     )
 
 
-def _changes(topic: Topic, asked: AlterConfigsResource) -> Changes:
-    changes: dict[str, str | None] = dict.fromkeys(topic.overrides)
+def _changes(target: Target, asked: AlterConfigsResource) -> Changes:
+    changes: dict[str, str | None] = dict.fromkeys(target.overrides)
     for config in asked.configs:
         if config.value is None:
             raise InvalidRequest(f"{config.name} has no value: leave it out")

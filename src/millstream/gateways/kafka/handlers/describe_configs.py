@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): the settings of topics and of the broker, and who set them.
+"""DescribeConfigs (32): the settings of topics, of the broker and of groups, and who set them.
 
 3 types, and documentation when it is asked for.
 """
@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millstream.broker.broker import NODE_ID
 from millstream.errors import InvalidRequest, MillstreamError
-from millstream.gateways.kafka.config_entries import ConfigEntry, broker_entries, topic_entries
-from millstream.gateways.kafka.config_resources import ResourceType
+from millstream.gateways.kafka.config_entries import (
+    ConfigEntry,
+    broker_entries,
+    dynamic_entries,
+    group_entries,
+    topic_entries,
+)
+from millstream.gateways.kafka.config_resources import ResourceType, check_broker_name
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import code_of
 from millstream.protocol.messages.describe_configs import (
@@ -46,10 +51,10 @@ def _describe(
 ) -> DescribeConfigsResult:
     # Null stands for all of them, and so do none: that is what Kafka does.
     keys = set(asked.configuration_keys or ())
-    is_topic = asked.resource_type == ResourceType.TOPIC
+    is_broker = asked.resource_type == ResourceType.BROKER
     try:
         configs = [
-            _shown(entry, request, read_only=not is_topic)
+            _shown(entry, request, read_only=is_broker and entry.setting.needs_restart)
             for entry in _entries(asked, context)
             if not keys or entry.setting.name in keys
         ]
@@ -70,14 +75,19 @@ def _entries(asked: DescribeConfigsResource, context: Context) -> Iterable[Confi
     if asked.resource_type == ResourceType.TOPIC:
         topic = context.broker.topics.get(asked.resource_name)
         return topic_entries(topic.overrides, context.broker.topics.defaults_of(topic))
+    dynamic = context.broker.dynamic
+    if asked.resource_type == ResourceType.GROUP:
+        # Also of a group that does not exist yet, as in Kafka.
+        return group_entries(dynamic.of_group(asked.resource_name), context.broker.settings.groups)
     if asked.resource_type not in {ResourceType.BROKER, ResourceType.BROKER_LOGGER}:
         raise InvalidRequest(f"resources of type {asked.resource_type} have no settings here")
-    if asked.resource_name not in {str(NODE_ID), ""}:
-        raise InvalidRequest(f"there is no broker {asked.resource_name!r}, only {NODE_ID}")
-    if asked.resource_type == ResourceType.BROKER and asked.resource_name:
-        return broker_entries(context.broker.settings)
-    # Levels of loggers, and what all brokers were told at run time: there is neither.
-    return ()
+    check_broker_name(asked.resource_name)
+    if asked.resource_type == ResourceType.BROKER_LOGGER:
+        # Loggers have no levels of their own.
+        return ()
+    if not asked.resource_name:
+        return dynamic_entries(dynamic.of_broker)
+    return broker_entries(dynamic.read, dynamic.of_broker)
 
 
 def _shown(

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44): change some settings of a topic.
+"""IncrementalAlterConfigs (44): change some settings of topics, the broker or groups.
 
 No version changed what happens.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, InvalidSetting
-from millstream.gateways.kafka.config_resources import Changes, alter_each
+from millstream.gateways.kafka.config_resources import Changes, Target, alter_each
 from millstream.gateways.kafka.context import Context
 from millstream.gateways.kafka.error_codes import code_of
 from millstream.protocol.messages.incremental_alter_configs import (
@@ -20,7 +19,6 @@ from millstream.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from millstream.settings.domain import Names, SomeOf
-from millstream.settings.overrides import setting_texts, topic_setting
 
 API_KEY = 44
 VERSIONS = (0, 1)
@@ -55,19 +53,21 @@ async def handle(
     )
 
 
-def _changes(topic: Topic, asked: AlterConfigsResource) -> Changes:
+def _changes(target: Target, asked: AlterConfigsResource) -> Changes:
     changes: dict[str, str | None] = {}
     for config in asked.configs:
         if config.name in changes:
             raise InvalidRequest(f"{config.name} is changed twice")
-        changes[config.name] = _value_after(topic, config)
+        changes[config.name] = _value_after(target, config)
     return changes
 
 
-def _value_after(topic: Topic, asked: AlterableConfig) -> str | None:
-    setting = topic_setting(asked.name, asked.value)
+def _value_after(target: Target, asked: AlterableConfig) -> str | None:
     if asked.config_operation == Operation.DELETE:
+        # Also for a setting that does not exist here, as in Kafka: MirrorMaker 2 deletes every
+        # setting that its source leaves at the default.
         return None
+    setting = target.setting(asked.name, asked.value)
     if asked.value is None:
         raise InvalidRequest(f"{asked.name} has no value")
     if asked.config_operation == Operation.SET:
@@ -78,7 +78,7 @@ def _value_after(topic: Topic, asked: AlterableConfig) -> str | None:
         raise InvalidSetting(
             name=asked.name, value=asked.value, expected="to be set: it is not a list"
         )
-    words = [word for word in setting_texts(topic.settings)[asked.name].split(",") if word]
+    words = [word for word in target.text(asked.name).split(",") if word]
     changed = [word.strip() for word in asked.value.split(",")]
     if asked.config_operation == Operation.APPEND:
         words += [word for word in changed if word not in words]

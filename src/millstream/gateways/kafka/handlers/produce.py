@@ -16,16 +16,19 @@ Cost: benchmarks/small_requests.py.
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from millstream.broker.append_cycle import AppendCycle
 from millstream.broker.partition import Partition
 from millstream.broker.topics import Topics
 from millstream.broker.transactions import TransactionCoordinator
-from millstream.errors import InvalidRecord, MillstreamError, Superseded
+from millstream.clock import Clock
+from millstream.errors import InvalidRecord, InvalidTimestamp, MillstreamError, Superseded
 from millstream.gateways.kafka.answers import Answers
 from millstream.gateways.kafka.durable_answer import DurableAnswer
 from millstream.gateways.kafka.error_codes import ErrorCode
@@ -37,6 +40,7 @@ from millstream.gateways.kafka.produce_request import (
     RepeatedRequest,
     encode_all,
 )
+from millstream.gateways.kafka.repacking import Found, Place, codecs_for, repacked
 from millstream.gateways.kafka.request_times import RequestTimes
 from millstream.gateways.kafka.transaction_codes import write_code
 from millstream.protocol.headers import read_client_id
@@ -56,7 +60,8 @@ from millstream.records.batch import (
     PRODUCER_AT,
     TRANSACTIONAL_BIT,
 )
-from millstream.records.record_keys import has_keyless
+from millstream.records.compression import Codec
+from millstream.records.record_keys import keyless_records, untimely_records
 from millstream.storage.flusher import Flusher
 
 API_KEY = 0
@@ -75,11 +80,13 @@ class Producing:
 
     __slots__ = (
         "_answers",
+        "_clock",
         "_connection",
         "_cycle",
         "_entries",
         "_flusher",
         "_hang_up",
+        "_hold",
         "_max_unpacked_bytes",
         "_repeated",
         "_times",
@@ -98,9 +105,16 @@ class Producing:
         connection: int,
         max_unpacked_bytes: int,
         hang_up: Callable[[str], None],
+        hold: Callable[[Coroutine[Any, Any, None]], None],
+        clock: Clock,
         times: RequestTimes,
     ) -> None:
-        """`connection` is its number; `hang_up` ends it for a reason."""
+        """`connection` is its number; `hang_up` ends it for a reason.
+
+        `hold` runs something, and takes no request until it is done.
+        """
+        self._hold = hold
+        self._clock = clock
         self._answers = answers
         self._transactions = transactions
         self._connection = connection
@@ -153,22 +167,63 @@ class Producing:
     def _add_parsed(self, frame: memoryview, version: int, correlation: int) -> None:
         _, position = read_client_id(frame, flexible=version >= FLEXIBLE)
         request = parse_request(frame, position, version)
+        found = [[self._find(t.topic, each[0]) for each in t.partitions] for t in request.topics]
+        if codecs := codecs_for(frame, request, found):
+            # What was asked before comes first, and what follows waits.
+            self.flush()
+            self._hold(self._repack(bytes(frame), request, codecs, version, correlation))
+            return
+        self._add_request(frame, request, found, version, correlation)
+        if _refusal(version, request) is None:
+            self._repeated = self._learn(frame, version, request)
+
+    async def _repack(
+        self,
+        frame: bytes,
+        request: ProduceRequest,
+        codecs: dict[Place, Codec],
+        version: int,
+        correlation: int,
+    ) -> None:
+        batches, request = await asyncio.to_thread(
+            repacked, frame, request, codecs, limit_bytes=self._max_unpacked_bytes
+        )
+        # Looked for again: the topic may have been deleted meanwhile.
+        found = [[self._find(t.topic, each[0]) for each in t.partitions] for t in request.topics]
+        try:
+            self._add_request(memoryview(batches), request, found, version, correlation)
+        finally:
+            self.flush()
+
+    def _find(self, topic: str | bytes, number: int) -> Found:
+        try:
+            return self._topics.find(topic, number)
+        except MillstreamError as error:
+            return error.with_traceback(None)
+
+    def _add_request(
+        self,
+        frame: memoryview,
+        request: ProduceRequest,
+        found: list[list[Found]],
+        version: int,
+        correlation: int,
+    ) -> None:
+        """Take a request whose batches are in `frame`. Raises Superseded."""
         entry = ParsedRequest(version, request.acks, request.timeout_ms, request.transactional_id)
         refusal = _refusal(version, request)
         if version >= _ADDS_PARTITIONS and request.transactional_id is not None:
             entry.places = self._places(request)
-        for topic in request.topics:
+        for topic, partitions in zip(request.topics, found, strict=True):
             results: list[tuple[int, Judged]] = []
-            for number, start, end in topic.partitions:
+            for (number, start, end), partition in zip(topic.partitions, partitions, strict=True):
                 batch = frame[start:end]
-                results.append((number, refusal or self._store(topic.topic, number, batch, entry)))
+                results.append((number, refusal or self._store(partition, batch, entry)))
             entry.topics.append((topic.topic, results))
         self._entries.append((entry, correlation, None))
         if entry.superseded is not None:
             # Only now that what was gathered has its place to be answered in.
             raise entry.superseded
-        if refusal is None:
-            self._repeated = self._learn(frame, version, request)
 
     def _places(self, request: ProduceRequest) -> frozenset[tuple[str, int]]:
         """The partitions of a request that there are."""
@@ -181,16 +236,15 @@ class Producing:
                         places.add((partition.topic.name, number))
         return frozenset(places)
 
-    def _store(
-        self, topic: str | bytes, number: int, batch: memoryview, request: ParsedRequest
-    ) -> Judged:
+    def _store(self, partition: Found, batch: memoryview, request: ParsedRequest) -> Judged:
+        if isinstance(partition, MillstreamError):
+            return partition
         try:
-            partition = self._topics.find(topic, number)
             if partition.failure is not None:
                 return partition.failure
             if partition.topic.is_internal:
                 return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION)
-            _check_records(partition, batch, self._max_unpacked_bytes)
+            _check_records(partition, batch, self._clock, self._max_unpacked_bytes)
         except MillstreamError as error:
             return error.with_traceback(None)
         if len(batch) >= HEADER_BYTES and batch[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
@@ -245,7 +299,7 @@ class Producing:
             partition = self._topics.find(topic.topic, number)
         except MillstreamError:
             return None
-        if partition.failure or partition.topic.is_internal or _is_compacted(partition):
+        if partition.failure or partition.topic.is_internal or _looks_inside(partition):
             return None
         return RepeatedRequest(
             partition=partition,
@@ -305,16 +359,45 @@ def _refusal(version: int, request: ProduceRequest) -> Refusal | None:
     return None
 
 
-def _check_records(partition: Partition, batch: memoryview, max_unpacked_bytes: int) -> None:
+def _check_records(
+    partition: Partition, batch: memoryview, clock: Clock, max_unpacked_bytes: int
+) -> None:
     """Raise for records that clients may not write, or not to this topic."""
     if len(batch) < HEADER_BYTES:
         return  # the log says what is wrong with it
     if batch[_LOW_ATTRIBUTES_AT] & CONTROL_BIT:
         raise InvalidRecord(topic=partition.topic.name, reason="only the broker writes markers")
-    if _is_compacted(partition) and has_keyless(batch, limit_bytes=max_unpacked_bytes):
+    if _is_compacted(partition) and (
+        keyless := keyless_records(batch, limit_bytes=max_unpacked_bytes)
+    ):
         raise InvalidRecord(
-            topic=partition.topic.name, reason="it is compacted, so every record needs a key"
+            topic=partition.topic.name,
+            reason="it is compacted, so every record needs a key",
+            numbers=keyless,
         )
+    settings = partition.topic.settings
+    if not settings.bounds_timestamps:
+        return
+    now_ms = clock.now_ms()
+    untimely = untimely_records(
+        batch,
+        earliest_ms=now_ms - settings.message_timestamp_before_max_ms,
+        latest_ms=now_ms + settings.message_timestamp_after_max_ms,
+        limit_bytes=max_unpacked_bytes,
+    )
+    if untimely:
+        raise InvalidTimestamp(
+            topic=partition.topic.name,
+            reason="its time is further from now than message.timestamp.before.max.ms or "
+            "message.timestamp.after.max.ms allow",
+            numbers=untimely,
+        )
+
+
+def _looks_inside(partition: Partition) -> bool:
+    """Whether a topic's settings need a look at the records of each batch."""
+    settings = partition.topic.settings
+    return _is_compacted(partition) or settings.bounds_timestamps or settings.codec_name is not None
 
 
 def _is_compacted(partition: Partition) -> bool:

@@ -1,0 +1,42 @@
+"""DescribeAcls (29): which access rules there are.
+
+2: flexible.
+3: no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.protocol.notation import Int8, Int16, Int32, String, Struct, field
+
+
+class DescribeAclsRequest(Struct, api_key=29, versions=(1, 3), flexible=2):
+    resource_type_filter: Int8 = field()
+    resource_name_filter: String | None = field(nullable=0)
+    pattern_type_filter: Int8 = field(default=3)
+    principal_filter: String | None = field(nullable=0)
+    host_filter: String | None = field(nullable=0)
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+class AclDescription(Struct):
+    principal: String = field()
+    host: String = field()
+    operation: Int8 = field()
+    permission_type: Int8 = field()
+
+
+class DescribeAclsResource(Struct):
+    resource_type: Int8 = field()
+    resource_name: String = field()
+    pattern_type: Int8 = field(default=3)
+    acls: Sequence[AclDescription] = field()
+
+
+class DescribeAclsResponse(Struct, api_key=29, versions=(1, 3), flexible=2):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field()
+    error_message: String | None = field(nullable=0)
+    resources: Sequence[DescribeAclsResource] = field()
