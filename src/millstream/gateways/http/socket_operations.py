@@ -59,12 +59,12 @@ async def send(session: Session, fields: Fields, _: SubscriptionId) -> Answer:
 async def send_to(session: Session, topic: str, fields: Fields) -> Result:
     """One message, whose refusal is raised, or many, each with a result of its own."""
     broker = session.broker
-    now_ms = broker.clock.now_ms()
+    delayed = broker.subscriptions.delay_headers
     if "messages" in fields:
-        records = new_records(fields.many("messages"), now_ms=now_ms)
+        records = new_records(fields.many("messages"), delayed=delayed)
         results = await broker.sender.send_many(topic, records)
         return {"places": [_place(each) for each in results]}
-    record = new_record(fields.without(*_ENVELOPE), now_ms=now_ms)
+    record = new_record(fields.without(*_ENVELOPE), delayed=delayed)
     return {"places": [_place(await broker.sender.send(topic, record))]}
 
 
