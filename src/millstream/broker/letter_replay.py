@@ -1,9 +1,9 @@
 """Dead letters of a subscription: looked at where they lie, and sent back to where they came from.
 
-How far they were sent back is an offset of a consumer group, `replay/<topic>/<subscription>`, so
-that none is sent back twice unless it is asked for by its id. A letter that is sent back is a new
-message of its topic: all who read the topic get it. One that its topic does not take is passed
-over, and told: it stays where it is, and can be sent back by its id.
+Which were sent back is kept with the offsets of a consumer group, `replay/<topic>/<subscription>`
+(see `replay_marks`), so none is sent back twice unless that is asked for. A letter that is sent
+back is a new message of its topic: all who read the topic get it. One that its topic does not take
+is passed over, and told: it stays where it is, outstanding, and can be sent back by its id.
 
 Invariant: of one subscription, letters are sent back by one caller at a time. All is done in pieces
 that are bounded in bytes, and others have their turn between them.
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 from millstream.broker.broker import Broker
@@ -27,11 +28,18 @@ from millstream.broker.dead_letters import (
 )
 from millstream.broker.message_ids import message_id_of
 from millstream.broker.partition import Partition
+from millstream.broker.replay_marks import ReplayMarks, read_marks
 from millstream.broker.sending import NewRecord
 from millstream.broker.subscription_host import ANSWER_BYTES
 from millstream.broker.subscription_reading import read_offsets
 from millstream.broker.topics import Topic
-from millstream.errors import InvalidMessageId, InvalidRequest, MillstreamError, UnknownTopic
+from millstream.errors import (
+    InvalidMessageId,
+    InvalidRequest,
+    MillstreamError,
+    SubscriptionConflict,
+    UnknownTopic,
+)
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.records import Record
 from millstream.subscriptions.ready_messages import size_bytes
@@ -42,6 +50,7 @@ _PAGE_BYTES = 256 << 10
 _MOST_PASSED = 1_000_000
 """Records that one replay looks at."""
 _SENT_BYTES = 4 << 20
+_MOST_NAMED = 10
 _NOBODY = Committer("", None, -1)
 _RETENTION_MS = 100 * 365 * 24 * 3600 * 1000
 """How far letters were sent back is not forgotten, as long as there are letters."""
@@ -67,6 +76,7 @@ class Letter(NamedTuple):
 
     partition: int
     record: Record
+    is_replayed: bool = False
 
     @property
     def message_id(self) -> str:
@@ -80,6 +90,25 @@ class Letters(NamedTuple):
     letters: list[Letter]
     next_offsets: dict[int, int]
     """By partition, where to look on."""
+
+
+class LetterState(StrEnum):
+    """Which letters to look at."""
+
+    ALL = "all"
+    OUTSTANDING = "outstanding"
+    """Those that were not sent back."""
+    REPLAYED = "replayed"
+
+
+class LetterCounts(NamedTuple):
+    """How many letters a subscription has."""
+
+    outstanding: int
+    """Those that were not sent back."""
+    replayed: int
+    is_complete: bool
+    """False if there were too many records to look at: then there may be more."""
 
 
 class Unsent(NamedTuple):
@@ -107,6 +136,7 @@ async def browse(
     offsets: Mapping[int, int],
     *,
     limit: int,
+    state: LetterState = LetterState.ALL,
     limits: ReplayLimits = _LIMITS,
 ) -> Letters:
     """Letters from some offsets on, else from the first. Raises UnknownSubscription.
@@ -117,13 +147,46 @@ async def browse(
     found = _topic(broker, name)
     if found is None:
         return Letters(name, [], {})
+    marks = await _marks(broker, (topic, subscription), found)
     wanted = {
         each.number: offsets.get(each.number, 0)
         for each in found.partitions
         if not offsets or each.number in offsets
     }
-    look = _Look(broker, (topic, subscription), limit, ANSWER_BYTES, limits)
+    look = _Look(
+        broker, (topic, subscription), limit, ANSWER_BYTES, limits, marks=marks, state=state
+    )
     return await look.at(found, wanted)
+
+
+async def count(broker: Broker, topic: str, subscription: str) -> LetterCounts:
+    """How many letters there are. Raises UnknownSubscription."""
+    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
+    found = _topic(broker, name)
+    if found is None:
+        return LetterCounts(0, 0, is_complete=True)
+    of = (topic, subscription)
+    marks = await _marks(broker, of, found)
+    outstanding = replayed = looked_at = 0
+    for partition in found.partitions:
+        offset, end_offset = partition.log.start_offset, partition.log.last_stable_offset
+        while offset < end_offset:
+            if looked_at >= _MOST_PASSED:
+                return LetterCounts(outstanding, replayed, is_complete=False)
+            page = broker.reader.read(
+                partition, offset, limit=_LIMITS.page_records, max_bytes=_PAGE_BYTES
+            )
+            for record in page.records:
+                if _is_of(record, *of):
+                    if marks[partition.number].is_done(record.offset):
+                        replayed += 1
+                    else:
+                        outstanding += 1
+            looked_at += len(page.records)
+            # Deleted meanwhile, perhaps.
+            offset = max(page.next_offset, partition.log.start_offset)
+            await asyncio.sleep(0)
+    return LetterCounts(outstanding, replayed, is_complete=True)
 
 
 async def replay(
@@ -140,11 +203,17 @@ async def replay(
 
 
 async def replay_some(
-    broker: Broker, topic: str, subscription: str, places: Sequence[tuple[int, int]]
+    broker: Broker,
+    topic: str,
+    subscription: str,
+    places: Sequence[tuple[int, int]],
+    *,
+    again: bool = False,
 ) -> Replayed:
-    """Send back these letters, whether they were before or not, each once.
+    """Send back these letters, each once; with `again`, also those that were before.
 
-    Raises InvalidMessageId before any is sent, and what sending raises if none could be.
+    Raises InvalidMessageId and SubscriptionConflict before any is sent, and what sending raises if
+    none could be.
     """
     hosted = broker.subscriptions.find(topic, subscription)
     name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
@@ -155,37 +224,91 @@ async def replay_some(
             for letter in letters:
                 if not _is_of(letter.record, topic, subscription):
                     raise InvalidMessageId(letter.message_id)
+        if found is None:
+            return Replayed(0, [], has_more=False)
+        of = (topic, subscription)
+        marks = await _marks(broker, of, found)
+        if not again:
+            _check_outstanding(of, marks, chosen)
+        _check_room(broker, of, marks, chosen)
         count, failed = 0, list[Unsent]()
         async for letters in _letters_at(broker, found, chosen):
             sent = await _send_back(broker, topic, letters)
             if not count and not sent.count and sent.stopped_by is not None:
                 raise sent.stopped_by
+            unsent = {each.message_id for each in sent.failed}
+            done = _by_partition(
+                (letter.partition, letter.record.offset)
+                for letter in letters
+                if letter.message_id not in unsent
+            )
+            after = {number: marks[number].with_done(some) for number, some in done.items()}
+            await _commit(broker, of, found.name, marks, after)
+            marks.update(after)
             count += sent.count
             failed += sent.failed
         return Replayed(count, failed, has_more=False)
 
 
+def _check_outstanding(
+    of: tuple[str, str], marks: Mapping[int, ReplayMarks], places: Sequence[tuple[int, int]]
+) -> None:
+    done = [message_id_of(*place) for place in places if marks[place[0]].is_done(place[1])]
+    if done:
+        shown = ", ".join(done[:_MOST_NAMED]) + (", ..." if len(done) > _MOST_NAMED else "")
+        reason = (
+            f"has sent back {len(done)} of these letters before ({shown}): set again to true to "
+            "send them twice"
+        )
+        raise SubscriptionConflict(topic=of[0], name=of[1], reason=reason)
+
+
+def _check_room(
+    broker: Broker,
+    of: tuple[str, str],
+    marks: Mapping[int, ReplayMarks],
+    places: Sequence[tuple[int, int]],
+) -> None:
+    """Letters that could not be marked as sent back are not sent."""
+    limit_bytes = broker.groups.settings.offset_metadata_max_bytes
+    for number, offsets in _by_partition(places).items():
+        if len(marks[number].with_done(offsets).metadata()) > limit_bytes:
+            reason = (
+                "has sent back too many letters out of order: send the oldest ones back first, "
+                "without their ids"
+            )
+            raise SubscriptionConflict(topic=of[0], name=of[1], reason=reason)
+
+
+def _by_partition(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for number, offset in places:
+        found.setdefault(number, []).append(offset)
+    return found
+
+
 async def _replay(
     broker: Broker, of: tuple[str, str], found: Topic, limit: int, limits: ReplayLimits
 ) -> Replayed:
-    # No topic has a slash in its name.
-    group = f"replay/{of[0]}/{of[1]}"
-    committed = await broker.groups.fetch_offsets(group)
-    offsets = {
-        each.number: max(stored.offset, 0)
-        if (stored := committed.get((found.name, each.number))) is not None
-        else 0
-        for each in found.partitions
-    }
+    marks = await _marks(broker, of, found)
+    offsets = {number: each.next_offset for number, each in marks.items()}
     count, failed, passed = 0, list[Unsent](), 0
     while True:
         left = min(limit - count - len(failed), limits.sent_records)
-        look = _Look(broker, of, left, _SENT_BYTES, limits)
+        look = _Look(
+            broker, of, left, _SENT_BYTES, limits, marks=marks, state=LetterState.OUTSTANDING
+        )
         some = await look.at(found, offsets)
         sent = await _send_back(broker, of[0], some.letters)
         next_offsets = {**some.next_offsets, **sent.stopped_at}
         # Durable after the letters are: a crash in between sends them back again.
-        await _commit(broker, group, found.name, offsets, next_offsets)
+        refused = _by_partition(sent.refused)
+        after = {
+            number: marks[number].passed(at, refused.get(number, ()))
+            for number, at in next_offsets.items()
+        }
+        await _commit(broker, of, found.name, marks, after)
+        marks.update(after)
         if sent.stopped_by is not None and not count and not sent.count:
             raise sent.stopped_by
         count += sent.count
@@ -200,15 +323,44 @@ async def _replay(
             return Replayed(count, failed, has_more)
 
 
+async def _marks(broker: Broker, of: tuple[str, str], found: Topic) -> dict[int, ReplayMarks]:
+    """By partition of the dead letter topic, what was sent back."""
+    committed = await broker.groups.fetch_offsets(_group(of))
+    marks = {}
+    for each in found.partitions:
+        stored = committed.get((found.name, each.number))
+        known = ReplayMarks() if stored is None else read_marks(stored.offset, stored.metadata)
+        marks[each.number] = known.forgetting(each.log.start_offset)
+    return marks
+
+
+def _group(of: tuple[str, str]) -> str:
+    # No topic has a slash in its name.
+    return f"replay/{of[0]}/{of[1]}"
+
+
 async def _commit(
-    broker: Broker, group: str, topic: str, before: Mapping[int, int], after: Mapping[int, int]
+    broker: Broker,
+    of: tuple[str, str],
+    topic: str,
+    before: Mapping[int, ReplayMarks],
+    after: Mapping[int, ReplayMarks],
 ) -> None:
-    moved = [
-        OffsetToCommit(topic, number, at, -1, "")
-        for number, at in after.items()
-        if at != before[number]
-    ]
+    limit_bytes = broker.groups.settings.offset_metadata_max_bytes
+    moved = []
+    for number, marks in after.items():
+        if marks != before[number]:
+            metadata = marks.metadata()
+            if len(metadata) > limit_bytes:
+                _log.warning(
+                    "topic %(topic)s, partition %(partition)d: too many refused dead letters to "
+                    "remember: all before offset %(offset)d count as sent back",
+                    {"topic": topic, "partition": number, "offset": marks.next_offset},
+                )
+                metadata = ""
+            moved.append(OffsetToCommit(topic, number, marks.next_offset, -1, metadata))
     if moved:
+        group = _group(of)
         results = await broker.groups.commit(group, _NOBODY, moved, retention_ms=_RETENTION_MS)
         for each in results:
             if isinstance(each, MillstreamError):
@@ -225,12 +377,17 @@ class _Look:
         limit: int,
         max_bytes: int,
         limits: ReplayLimits,
+        *,
+        marks: Mapping[int, ReplayMarks],
+        state: LetterState,
     ) -> None:
         self._reader = broker.reader
         self._of = of
         self._limit = limit
         self._left_bytes = max_bytes
         self._limits = limits
+        self._marks = marks
+        self._state = state
         self._found: list[Letter] = []
         self.looked_at = 0
 
@@ -266,8 +423,12 @@ class _Look:
     def _sift(self, number: int, records: Sequence[Record], next_offset: int) -> int:
         for record in records:
             self.looked_at += 1
-            if _is_of(record, *self._of):
-                self._found.append(Letter(number, record))
+            if not _is_of(record, *self._of):
+                continue
+            is_replayed = self._marks[number].is_done(record.offset)
+            state = LetterState.REPLAYED if is_replayed else LetterState.OUTSTANDING
+            if self._state in {LetterState.ALL, state}:
+                self._found.append(Letter(number, record, is_replayed))
                 self._left_bytes -= size_bytes(record)
                 if self._is_over:
                     return record.offset + 1
@@ -312,6 +473,8 @@ class _SentBack:
 
     count: int = 0
     failed: list[Unsent] = field(default_factory=list)
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    """Partition and offset of those that failed by their own fault."""
     stopped_at: dict[int, int] = field(default_factory=dict)
     """By partition, the first that failed for no fault of its own: it is to be tried again."""
     stopped_by: MillstreamError | None = None
@@ -330,7 +493,9 @@ async def _send_back(broker: Broker, topic: str, letters: Sequence[Letter]) -> _
             sent.count += 1
             continue
         sent.failed.append(Unsent(letter.message_id, str(result)))
-        if not isinstance(result, InvalidRequest):
+        if isinstance(result, InvalidRequest):
+            sent.refused.append((letter.partition, letter.record.offset))
+        else:
             sent.stopped_at.setdefault(letter.partition, letter.record.offset)
             sent.stopped_by = sent.stopped_by or result
     if sent.failed:
