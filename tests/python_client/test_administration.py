@@ -35,8 +35,9 @@ def test_group_is_listed_described_moved_and_deleted(broker: BrokerProcess, name
         assert group in [each.name for each in groups.list()]
 
         described = groups.describe(group)
-        assert (described.name, described.members, described.lag) == (group, (), 4)
-        [place] = described.offsets
+        assert (described.name, described.members, described.lag) == (group, (), 9)
+        place, other = described.offsets
+        assert (other.partition, other.offset, other.lag, other.never_read) == (1, None, 5, True)
         assert (place.topic, place.partition, place.offset) == (name, 0, 1)
         assert (place.end_offset, place.lag) == (5, 4)
 

@@ -44,7 +44,7 @@ def test_both_clients_have_one_shape(blocking: type, asynchronous: type) -> None
     # What the link calls, and what blocking callers have no use for.
     inner = {
         *("attach", "attachment", "begin", "deliver", "detached", "fail", "open"),
-        *("is_closed", "is_queue"),
+        *("is_assigned", "is_closed", "is_queue"),
     }
 
     def face(kind: type) -> dict[str, list[str]]:

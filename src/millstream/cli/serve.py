@@ -54,7 +54,12 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Run a broker until it is told to stop by SIGTERM or Ctrl-C. SIGHUP reloads its settings."""
+    """Run a broker until it is told to stop by SIGTERM or Ctrl-C. SIGHUP reloads its settings.
+
+    At a terminal SIGHUP stops it, as a terminal that closes sends it, unless nohup runs it.
+    """
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    stops_on_hangup = sys.stdin is not None and sys.stdin.isatty() and not is_ignored
     # Who reloads a broker that has just been started must not end it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     # The broker takes a while to import, and no other command needs it.
@@ -77,7 +82,7 @@ def serve(
 
     settings = read()
     start_logging(settings.telemetry, sys.stderr)
-    app.run(settings, say=_say, reread=read)
+    app.run(settings, say=_say, reread=read, stops_on_hangup=stops_on_hangup)
 
 
 def _say(line: str) -> None:
