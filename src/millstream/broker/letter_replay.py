@@ -1,4 +1,4 @@
-"""Dead letters of a subscription: looked at where they lie, and sent back to where they came from.
+"""Dead letters of a subscription, sent back to where they came from.
 
 Which were sent back is kept with the offsets of a consumer group, `replay/<topic>/<subscription>`
 (see `replay_marks`), so none is sent back twice unless that is asked for. A letter that is sent
@@ -16,21 +16,28 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 from millstream.broker.broker import Broker
 from millstream.broker.dead_letters import (
     SOURCE_PARTITION,
-    SOURCE_TOPIC,
-    SUBSCRIPTION,
     without_own_headers,
 )
+from millstream.broker.letter_browsing import (
+    LIMITS,
+    MOST_PASSED,
+    Letter,
+    LetterLook,
+    LetterState,
+    ReplayLimits,
+    group_of,
+    is_letter_of,
+    letter_topic,
+    marks_of,
+)
 from millstream.broker.message_ids import message_id_of
-from millstream.broker.partition import Partition
-from millstream.broker.replay_marks import ReplayMarks, read_marks
+from millstream.broker.replay_marks import ReplayMarks
 from millstream.broker.sending import NewRecord
-from millstream.broker.subscription_host import ANSWER_BYTES
 from millstream.broker.subscription_reading import read_offsets
 from millstream.broker.topics import Topic
 from millstream.errors import (
@@ -38,77 +45,17 @@ from millstream.errors import (
     InvalidRequest,
     MillstreamError,
     SubscriptionConflict,
-    UnknownTopic,
 )
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.records import Record
-from millstream.subscriptions.ready_messages import size_bytes
 
 _log = logging.getLogger(__name__)
 
-_PAGE_BYTES = 256 << 10
-_MOST_PASSED = 1_000_000
-"""Records that one replay looks at."""
 _SENT_BYTES = 4 << 20
 _MOST_NAMED = 10
 _NOBODY = Committer("", None, -1)
 _RETENTION_MS = 100 * 365 * 24 * 3600 * 1000
 """How far letters were sent back is not forgotten, as long as there are letters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayLimits:
-    """How much is done in one piece."""
-
-    page_records: int = 3000
-    """Records that are read at once."""
-    looked_at: int = 100_000
-    """Records that one search looks at. Letters of other subscriptions may lie between."""
-    sent_records: int = 500
-    """Letters that are sent back at once."""
-
-
-_LIMITS = ReplayLimits()
-
-
-class Letter(NamedTuple):
-    """A dead letter, and its place among them."""
-
-    partition: int
-    record: Record
-    is_replayed: bool = False
-
-    @property
-    def message_id(self) -> str:
-        return message_id_of(self.partition, self.record.offset)
-
-
-class Letters(NamedTuple):
-    """Some letters of a subscription."""
-
-    topic: str
-    letters: list[Letter]
-    next_offsets: dict[int, int]
-    """By partition, where to look on."""
-
-
-class LetterState(StrEnum):
-    """Which letters to look at."""
-
-    ALL = "all"
-    OUTSTANDING = "outstanding"
-    """Those that were not sent back."""
-    REPLAYED = "replayed"
-
-
-class LetterCounts(NamedTuple):
-    """How many letters a subscription has."""
-
-    outstanding: int
-    """Those that were not sent back."""
-    replayed: int
-    is_complete: bool
-    """False if there were too many records to look at: then there may be more."""
 
 
 class Unsent(NamedTuple):
@@ -129,74 +76,14 @@ class Replayed:
     """Whether there may be more that were not tried yet."""
 
 
-async def browse(
-    broker: Broker,
-    topic: str,
-    subscription: str,
-    offsets: Mapping[int, int],
-    *,
-    limit: int,
-    state: LetterState = LetterState.ALL,
-    limits: ReplayLimits = _LIMITS,
-) -> Letters:
-    """Letters from some offsets on, else from the first. Raises UnknownSubscription.
-
-    Fewer than the limit may come, or none, where they are large, or far between.
-    """
-    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
-    found = _topic(broker, name)
-    if found is None:
-        return Letters(name, [], {})
-    marks = await _marks(broker, (topic, subscription), found)
-    wanted = {
-        each.number: offsets.get(each.number, 0)
-        for each in found.partitions
-        if not offsets or each.number in offsets
-    }
-    look = _Look(
-        broker, (topic, subscription), limit, ANSWER_BYTES, limits, marks=marks, state=state
-    )
-    return await look.at(found, wanted)
-
-
-async def count(broker: Broker, topic: str, subscription: str) -> LetterCounts:
-    """How many letters there are. Raises UnknownSubscription."""
-    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
-    found = _topic(broker, name)
-    if found is None:
-        return LetterCounts(0, 0, is_complete=True)
-    of = (topic, subscription)
-    marks = await _marks(broker, of, found)
-    outstanding = replayed = looked_at = 0
-    for partition in found.partitions:
-        offset, end_offset = partition.log.start_offset, partition.log.last_stable_offset
-        while offset < end_offset:
-            if looked_at >= _MOST_PASSED:
-                return LetterCounts(outstanding, replayed, is_complete=False)
-            page = broker.reader.read(
-                partition, offset, limit=_LIMITS.page_records, max_bytes=_PAGE_BYTES
-            )
-            for record in page.records:
-                if _is_of(record, *of):
-                    if marks[partition.number].is_done(record.offset):
-                        replayed += 1
-                    else:
-                        outstanding += 1
-            looked_at += len(page.records)
-            # Deleted meanwhile, perhaps.
-            offset = max(page.next_offset, partition.log.start_offset)
-            await asyncio.sleep(0)
-    return LetterCounts(outstanding, replayed, is_complete=True)
-
-
 async def replay(
-    broker: Broker, topic: str, subscription: str, *, limit: int, limits: ReplayLimits = _LIMITS
+    broker: Broker, topic: str, subscription: str, *, limit: int, limits: ReplayLimits = LIMITS
 ) -> Replayed:
     """Send back letters that were not yet. Raises what sending raises, if none could be sent."""
     hosted = broker.subscriptions.find(topic, subscription)
     name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
     async with hosted.replaying:
-        found = _topic(broker, name)
+        found = letter_topic(broker, name)
         if found is None:
             return Replayed(0, [], has_more=False)
         return await _replay(broker, (topic, subscription), found, limit, limits)
@@ -218,16 +105,16 @@ async def replay_some(
     hosted = broker.subscriptions.find(topic, subscription)
     name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
     async with hosted.replaying:
-        found, chosen = _topic(broker, name), sorted(set(places))
+        found, chosen = letter_topic(broker, name), sorted(set(places))
         # All of them first: a request with a wrong id changes nothing.
         async for letters in _letters_at(broker, found, chosen):
             for letter in letters:
-                if not _is_of(letter.record, topic, subscription):
+                if not is_letter_of(letter.record, topic, subscription):
                     raise InvalidMessageId(letter.message_id)
         if found is None:
             return Replayed(0, [], has_more=False)
         of = (topic, subscription)
-        marks = await _marks(broker, of, found)
+        marks = await marks_of(broker, of, found)
         if not again:
             _check_outstanding(of, marks, chosen)
         _check_room(broker, of, marks, chosen)
@@ -290,12 +177,12 @@ def _by_partition(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
 async def _replay(
     broker: Broker, of: tuple[str, str], found: Topic, limit: int, limits: ReplayLimits
 ) -> Replayed:
-    marks = await _marks(broker, of, found)
+    marks = await marks_of(broker, of, found)
     offsets = {number: each.next_offset for number, each in marks.items()}
     count, failed, passed = 0, list[Unsent](), 0
     while True:
         left = min(limit - count - len(failed), limits.sent_records)
-        look = _Look(
+        look = LetterLook(
             broker, of, left, _SENT_BYTES, limits, marks=marks, state=LetterState.OUTSTANDING
         )
         some = await look.at(found, offsets)
@@ -318,25 +205,9 @@ async def _replay(
         has_more = any(
             offsets[each.number] < each.log.last_stable_offset for each in found.partitions
         )
-        is_full = count + len(failed) >= limit or passed >= _MOST_PASSED
+        is_full = count + len(failed) >= limit or passed >= MOST_PASSED
         if sent.stopped_by is not None or is_full or not is_moved or not has_more:
             return Replayed(count, failed, has_more)
-
-
-async def _marks(broker: Broker, of: tuple[str, str], found: Topic) -> dict[int, ReplayMarks]:
-    """By partition of the dead letter topic, what was sent back."""
-    committed = await broker.groups.fetch_offsets(_group(of))
-    marks = {}
-    for each in found.partitions:
-        stored = committed.get((found.name, each.number))
-        known = ReplayMarks() if stored is None else read_marks(stored.offset, stored.metadata)
-        marks[each.number] = known.forgetting(each.log.start_offset)
-    return marks
-
-
-def _group(of: tuple[str, str]) -> str:
-    # No topic has a slash in its name.
-    return f"replay/{of[0]}/{of[1]}"
 
 
 async def _commit(
@@ -360,79 +231,11 @@ async def _commit(
                 metadata = ""
             moved.append(OffsetToCommit(topic, number, marks.next_offset, -1, metadata))
     if moved:
-        group = _group(of)
+        group = group_of(of)
         results = await broker.groups.commit(group, _NOBODY, moved, retention_ms=_RETENTION_MS)
         for each in results:
             if isinstance(each, MillstreamError):
                 raise each
-
-
-class _Look:
-    """A look for letters of one subscription, which ends when it has found or seen enough."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        of: tuple[str, str],
-        limit: int,
-        max_bytes: int,
-        limits: ReplayLimits,
-        *,
-        marks: Mapping[int, ReplayMarks],
-        state: LetterState,
-    ) -> None:
-        self._reader = broker.reader
-        self._of = of
-        self._limit = limit
-        self._left_bytes = max_bytes
-        self._limits = limits
-        self._marks = marks
-        self._state = state
-        self._found: list[Letter] = []
-        self.looked_at = 0
-
-    async def at(self, topic: Topic, offsets: Mapping[int, int]) -> Letters:
-        """From some offsets on."""
-        next_offsets = {}
-        for number, offset in offsets.items():
-            next_offsets[number] = await self._look_through(topic.partitions[number], offset)
-        return Letters(topic.name, self._found, next_offsets)
-
-    @property
-    def _is_over(self) -> bool:
-        return (
-            len(self._found) >= self._limit
-            or self._left_bytes <= 0
-            or self.looked_at >= self._limits.looked_at
-        )
-
-    async def _look_through(self, partition: Partition, offset: int) -> int:
-        """Look at one partition; returns where to look on."""
-        log = partition.log
-        last_offset = log.last_stable_offset
-        offset = max(offset, log.start_offset)
-        while offset < last_offset and not self._is_over:
-            page = self._reader.read(
-                partition, offset, limit=self._limits.page_records, max_bytes=_PAGE_BYTES
-            )
-            offset = self._sift(partition.number, page.records, page.next_offset)
-            await asyncio.sleep(0)
-            offset = max(offset, log.start_offset)
-        return offset
-
-    def _sift(self, number: int, records: Sequence[Record], next_offset: int) -> int:
-        for record in records:
-            self.looked_at += 1
-            if not _is_of(record, *self._of):
-                continue
-            is_replayed = self._marks[number].is_done(record.offset)
-            state = LetterState.REPLAYED if is_replayed else LetterState.OUTSTANDING
-            if self._state in {LetterState.ALL, state}:
-                self._found.append(Letter(number, record, is_replayed))
-                self._left_bytes -= size_bytes(record)
-                if self._is_over:
-                    return record.offset + 1
-        return next_offset
 
 
 async def _letters_at(
@@ -442,7 +245,7 @@ async def _letters_at(
     left = list(places)
     while left:
         number, first = left[0]
-        offsets = [offset for at, offset in left[: _LIMITS.sent_records] if at == number]
+        offsets = [offset for at, offset in left[: LIMITS.sent_records] if at == number]
         partitions = () if topic is None else topic.partitions
         log = partitions[number].log if number < len(partitions) else None
         if log is None or not log.start_offset <= first <= offsets[-1] < log.last_stable_offset:
@@ -455,16 +258,6 @@ async def _letters_at(
         yield [Letter(number, found.records[offset]) for offset in offsets[: found.looked_at]]
         await asyncio.sleep(0)
         left = left[found.looked_at :]
-
-
-def _is_of(record: Record, topic: str, subscription: str) -> bool:
-    if not record.headers:
-        return False
-    headers = dict(record.headers)
-    return (
-        headers.get(SOURCE_TOPIC) == topic.encode()
-        and headers.get(SUBSCRIPTION) == subscription.encode()
-    )
 
 
 @dataclass(slots=True)
@@ -518,11 +311,3 @@ def _message(letter: Record, partitions: int) -> NewRecord:
         headers=without_own_headers(letter.headers),
         partition=number if number < partitions else None,
     )
-
-
-def _topic(broker: Broker, name: str) -> Topic | None:
-    """None where nothing has died yet."""
-    try:
-        return broker.topics.get(name)
-    except UnknownTopic:
-        return None

@@ -24,13 +24,13 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import ClassVar, Self
 from zlib import crc32
 
+from millstream.clock import MonotonicClock
 from millstream.errors import ClientClosed, HungUp, InvalidName, Unreachable
 from millstream.settings.names import check_topic_name
 
@@ -39,6 +39,7 @@ _CONNECT_S = 10.0
 _CLOSE_S = 30.0
 _FLUSHED = b"flush-"
 """How the answers to `flush` begin; the other answers are client ids."""
+_clock = MonotonicClock()
 _UNKNOWN = "surrogateescape"
 # Where the system has it, also seen behind what was not yet read. Others tell it as POLLHUP.
 _HUNG_UP: int = getattr(select, "POLLRDHUP", 0)
@@ -158,14 +159,14 @@ class Client:
         Raises HungUp if it may not have it, and TimeoutError if it has not answered in time. Until
         then, messages may be lost with the broker's process, the network or this one.
         """
-        deadline_s = None if timeout is None else time.monotonic() + timeout
+        deadline_s = None if timeout is None else _clock.now_ms() / 1000 + timeout
         if not self._outbox.has_begun:
             self._outbox.flush(timeout)
             return
         token = _FLUSHED + b"%d" % next(self._flushes)
         self._outbox.put(_frame(b"SYN " + token))
         self._outbox.flush(timeout)
-        left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0)
+        left_s = None if deadline_s is None else max(deadline_s - _clock.now_ms() / 1000, 0)
         if not self._inbox.await_flushed(token, left_s):
             raise self._lost()
 
@@ -365,12 +366,12 @@ class _Inbox:
 
     def _wait_for(self, is_there: Callable[[], bool], timeout: float | None) -> bool:
         """Read until something is there; False when the broker hangs up first."""
-        deadline_s = None if timeout is None else time.monotonic() + timeout
+        deadline_s = None if timeout is None else _clock.now_ms() / 1000 + timeout
         with self._changed:
             while not is_there():
                 if self._has_ended:
                     return False
-                left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0)
+                left_s = None if deadline_s is None else max(deadline_s - _clock.now_ms() / 1000, 0)
                 if not self._is_reading:
                     self._read_frame(left_s)
                 elif not self._changed.wait(left_s):

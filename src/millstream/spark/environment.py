@@ -41,6 +41,7 @@ def prepare_spark() -> None:
 
 
 def _check_python(python: str) -> None:
-    done = subprocess.run([python, "-c", _FINDS], capture_output=True, check=False)
+    command = [python, "-c", _FINDS]
+    done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - the user set it
     if done.returncode:
         raise SparkRefused(reason=other_python_reason())

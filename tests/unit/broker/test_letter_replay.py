@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from millstream.broker import letter_replay
+from millstream.broker import letter_browsing, letter_replay
 from millstream.broker.broker import Broker
-from millstream.broker.letter_replay import Replayed, ReplayLimits
+from millstream.broker.letter_browsing import ReplayLimits
+from millstream.broker.letter_replay import Replayed
 from millstream.broker.sending import NewRecord
 from millstream.errors import DiskFull, MillstreamError, SubscriptionConflict
 from tests.fakes.subscription_home import SubscriptionHome, new_disk
@@ -96,7 +97,7 @@ def test_letters_far_behind_those_of_others_are_found_and_sent_in_pieces() -> No
         assert replay(home, broker, limit=4, limits=limits) == Replayed(4, [], has_more=True)
         assert replay(home, broker, limits=limits) == Replayed(1, [], has_more=False)
         assert sent_back(home, 5) == values
-        browse = letter_replay.browse(broker, "t", "s", {0: 3}, limit=9, limits=limits)
+        browse = letter_browsing.browse(broker, "t", "s", {0: 3}, limit=9, limits=limits)
         found = home.run(browse)
         assert ([each.message_id for each in found.letters], found.next_offsets) == (
             ["0:3", "0:4"],

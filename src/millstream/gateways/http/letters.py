@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.broker import letter_replay
+from millstream.broker import letter_browsing, letter_replay
 from millstream.broker.broker import Broker
 from millstream.broker.dead_letters import (
     DELIVERY_COUNT,
@@ -14,7 +14,7 @@ from millstream.broker.dead_letters import (
     SOURCE_OFFSET,
     SOURCE_PARTITION,
 )
-from millstream.broker.letter_replay import Letter, LetterState
+from millstream.broker.letter_browsing import Letter, LetterState
 from millstream.errors import InvalidRequest
 from millstream.gateways.http.message_ids import place_of_text
 from millstream.gateways.http.message_shapes import message_shape
@@ -47,7 +47,7 @@ async def browse(
     if partition is None and offset:
         raise InvalidRequest("an offset is one of a partition: say which")
     offsets = {} if partition is None else {partition: offset}
-    found = await letter_replay.browse(
+    found = await letter_browsing.browse(
         broker, topic, subscription, offsets, limit=limit, state=state
     )
     shapes: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ async def browse(
         "next_offsets": {str(number): at for number, at in found.next_offsets.items()},
     }
     if counts:
-        answer["counts"] = (await letter_replay.count(broker, topic, subscription))._asdict()
+        answer["counts"] = (await letter_browsing.count(broker, topic, subscription))._asdict()
     return answer
 
 

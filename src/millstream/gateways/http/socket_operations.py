@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.letter_replay import LetterState
+from millstream.broker.letter_browsing import LetterState
 from millstream.broker.sending import Sent
 from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, MillstreamError, NotFound, UnknownPartition

@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from millstream.broker.letter_replay import LetterState
+from millstream.broker.letter_browsing import LetterState
 from millstream.broker.subscriptions import (
     Delivery,
     SubscriptionDescription,
