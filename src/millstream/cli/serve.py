@@ -58,7 +58,6 @@ def serve(
 
     At a terminal SIGHUP stops it, as a terminal that closes sends it, unless nohup runs it.
     """
-    stops_on_hangup = _is_at_terminal()
     # Who reloads a broker that has just been started must not end it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     # The broker takes a while to import, and no other command needs it.
@@ -81,7 +80,7 @@ def serve(
 
     settings = read()
     start_logging(settings.telemetry, sys.stderr)
-    app.run(settings, say=_say, reread=read, stops_on_hangup=stops_on_hangup)
+    app.run(settings, say=_say, reread=read, stops_on_hangup=_is_at_terminal())
 
 
 def _is_at_terminal() -> bool:

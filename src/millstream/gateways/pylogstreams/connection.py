@@ -225,6 +225,8 @@ class Connection(asyncio.BufferedProtocol):
     async def _answer_when_durable(self, token: str) -> None:
         # Durable before told: what was published before SYN survives the machine from here on.
         await self._publishing.durable(self._door.broker.flusher)
+        if self._is_lost or self._transport.is_closing():
+            return
         self._write(framed(token.encode()))
         if self._transport.get_write_buffer_size():
             self._unread_answers += 1
