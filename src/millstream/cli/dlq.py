@@ -83,13 +83,23 @@ def browse(
     if json:
         return
     if rows:
-        print_table(_TITLES, rows, elastic=_ELASTIC)
+        _print_letters(rows)
     else:
         chosen = "" if state is State.ALL else f" that are {state.value}"
         print_lines(f"topic {topic!r} has no dead letters{chosen}")
     _print_counts(counted)
     if has_more:
         print_lines(f"there are more than these {limit}: see them with --limit")
+
+
+def _print_letters(rows: Sequence[tuple[object, ...]]) -> None:
+    """Without the column that says which were sent back, where none was."""
+    at = _TITLES.index("REPLAYED")
+    if any(row[at] for row in rows):
+        print_table(_TITLES, rows, elastic=_ELASTIC)
+    else:
+        titles = (*_TITLES[:at], *_TITLES[at + 1 :])
+        print_table(titles, [(*row[:at], *row[at + 1 :]) for row in rows], elastic=_ELASTIC)
 
 
 def _print_counts(counted: Sequence[LetterCounts]) -> None:
