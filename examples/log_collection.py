@@ -36,7 +36,7 @@ def collect(broker: Connection, topic: str, directory: Path, *, once: bool) -> i
     """Write what comes to files; for ever, or once until nothing is left. Returns how much."""
     directory.mkdir(parents=True, exist_ok=True)
     total = 0
-    with broker.subscribe(topic, group=GROUP) as incoming:
+    with broker.subscribe(topic, cursor=GROUP) as incoming:
         while not once or left(broker, topic):
             lines = incoming.receive_many(LINES_AT_ONCE)
             for line in lines:
@@ -57,7 +57,7 @@ def left(broker: Connection, topic: str) -> int:
     if GROUP in [each.name for each in broker.groups.list()]:
         for place in broker.groups.describe(GROUP).offsets:
             if place.topic == topic:
-                ends[place.partition] -= place.offset
+                ends[place.partition] -= place.offset or 0
     return sum(ends.values())
 
 

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -96,14 +96,17 @@ def _announce(reload: Reload) -> None:
         _log.info("changed by a client: %(change)s", change.named())
 
 
-def run(settings: Settings, *, say: Say, reread: Callable[[], Settings]) -> None:
+def run(
+    settings: Settings, *, say: Say, reread: Callable[[], Settings], stops_on_hangup: bool = False
+) -> None:
     """Serve until SIGTERM or SIGINT. `say` gets each line meant for a person.
 
-    On SIGHUP the settings are read again.
+    On SIGHUP the settings are read again, or it stops, too.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     _raise_file_limit()
-    _run_on_a_loop(_serve(settings, say, reread))
+    stopping = (*_STOP_SIGNALS, signal.SIGHUP) if stops_on_hangup else _STOP_SIGNALS
+    _run_on_a_loop(_serve(settings, say, reread, stopping))
     for signal_number in (*_STOP_SIGNALS, signal.SIGHUP):
         signal.signal(signal_number, signal.SIG_IGN)
 
@@ -117,7 +120,9 @@ def _run_on_a_loop(work: Coroutine[Any, Any, None]) -> None:
         uvloop.run(work)
 
 
-async def _serve(settings: Settings, say: Say, reread: Callable[[], Settings]) -> None:
+async def _serve(
+    settings: Settings, say: Say, reread: Callable[[], Settings], stopping: Collection[int]
+) -> None:
     heard: set[int] = set()
     woken = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -135,10 +140,10 @@ async def _serve(settings: Settings, say: Say, reread: Callable[[], Settings]) -
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     say(f"millstream {__version__}")
     async with running(settings, say=say) as broker:
-        while heard.isdisjoint(_STOP_SIGNALS):
+        while heard.isdisjoint(stopping):
             await woken.wait()
             woken.clear()
-            if signal.SIGHUP in heard:
+            if signal.SIGHUP in heard and signal.SIGHUP not in stopping:
                 heard.discard(signal.SIGHUP)
                 _reload(broker, reread)
         say("stopping")

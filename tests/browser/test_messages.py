@@ -190,6 +190,30 @@ def test_tail_shows_what_comes_and_can_pause(page: Page, web: httpx.Client, name
     expect(rows(page)).to_have_count(4)
 
 
+def test_live_tail_shows_what_the_search_box_asks_for(
+    page: Page, web: httpx.Client, name: str
+) -> None:
+    put(web, name, [{"value": "before"}])
+    page.goto(f"/#/topics/{name}")
+    page.get_by_label("Search in messages").fill("Grain")
+    with page.expect_response(lambda answer: "/stream?" in answer.url):
+        page.get_by_role("button", name="Live tail").click()
+    put(
+        web,
+        name,
+        [{"value": "flour"}, {"value": "a GRAIN of"}, {"value": "x", "headers": {"grain": "1"}}],
+    )
+    expect(rows(page)).to_have_count(2)
+    expect(first(page)).to_contain_text("x")
+    expect(page.locator(".status-line")).to_contain_text("2 so far, of 3 that came")
+    page.get_by_label("Key, exactly").fill("k")
+    with page.expect_response(lambda answer: "/stream?" in answer.url):
+        page.get_by_label("Search in messages").press("Enter")
+    put(web, name, [{"value": "grain 1"}, {"value": "grain 2", "key": "k"}])
+    expect(rows(page)).to_have_count(1)
+    expect(first(page)).to_contain_text("grain 2")
+
+
 def test_message_that_is_shown_stays_in_sight_of_its_list(page: Page, numbered: str) -> None:
     page.goto(f"/#/topics/{numbered}")
     first(page).click()

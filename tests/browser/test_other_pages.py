@@ -52,6 +52,8 @@ def test_pipelines_tell_how_far_they_have_come(page: Page, web: httpx.Client) ->
     card = page.locator(".card", has_text="mill gone")
     expect(card.locator(".tile", has_text="Rows in").locator("b")).to_have_text("\u2013")
     expect(page.locator(".card", has_text="odd").locator(".badge")).to_have_text("unknown")
+    card = page.locator(".card", has_text="Traceback")
+    expect(card.locator(".tile", has_text="Rows in").locator("b")).to_have_text("\u2013")
 
 
 def test_connections_of_all_doors_are_shown(page: Page, broker: BrokerProcess) -> None:

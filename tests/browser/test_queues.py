@@ -84,10 +84,23 @@ def test_letters_are_read_and_replayed(page: Page, web: httpx.Client, letters: s
         each["value"] for each in web.get(f"/topics/{letters}/messages?offset=4").json()["messages"]
     ]
     assert values == ["job 1"]
+    status = page.get_by_text("2 outstanding, 1 replayed")
+    expect(status).to_be_visible()
+    page.get_by_label("Which letters").select_option("replayed")
+    expect(rows).to_have_count(1)
+    page.get_by_label("Choose letter 0:1").check()
+    page.get_by_role("button", name="Replay chosen").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".notice")).to_contain_text("1 letter of these was replayed before")
+    dialog.get_by_role("button", name="Replay", exact=True).click()
+    expect_toast(page, "1 letter sent back")
+    page.get_by_label("Which letters").select_option("all")
     page.get_by_role("button", name="Replay all").click()
     page.get_by_role("dialog").get_by_role("button", name="Replay", exact=True).click()
-    expect_toast(page, "3 letters sent back")
+    expect_toast(page, "2 letters sent back")
     assert web.get(f"/topics/{letters}").json()["messages"] == 8
+    expect(page.get_by_text("0 outstanding, 3 replayed")).to_be_visible()
+    expect(page.get_by_role("button", name="Replay all")).to_be_disabled()
 
 
 def test_letters_are_purged(page: Page, web: httpx.Client, letters: str) -> None:

@@ -29,6 +29,22 @@ def test_group_goes_on_where_it_was(cli: Command, topic: str) -> None:
     assert cli.output(*read) == ""
 
 
+def test_partition_that_was_never_read_counts_and_is_marked(cli: Command, topic: str) -> None:
+    cli.output("topic", "create", topic, "-p", "2")
+    for number in ("0", "1"):
+        cli.output("produce", topic, "-p", number, stdin=b"1\n2\n3\n4\n5\n")
+    cli.output("group", "reset", topic, "--topic", f"{topic}:0", "--to", "3", "--yes")
+    [listed] = [each for each in cli.objects("group", "list") if each["group"] == topic]
+    assert (listed["lag"], listed["never_read"]) == (7, 1)
+    [shape] = cli.objects("group", "describe", topic)
+    assert (shape["lag"], shape["never_read"]) == (7, 1)
+    told = [(e["committed_offset"], e["lag"], e["never_read"]) for e in shape["partitions"]]
+    assert told == [(3, 2, False), (None, 5, True)]
+    described = cli.output("group", "describe", topic)
+    assert "lag 7 (1 partitions never read)" in described
+    assert "never read" in described.splitlines()[-1]
+
+
 def test_group_is_moved_and_deleted(cli: Command, topic: str) -> None:
     cli.output("topic", "create", topic, "-p", "2")
     for number in ("0", "1"):

@@ -45,13 +45,14 @@ class ChildProcess:
         *command: str,
         cwd: Path = ROOT,
         env: Mapping[str, str] | None = None,
+        stdin: Stream = subprocess.PIPE,
         stdout: Stream = subprocess.PIPE,
         stderr: Stream = subprocess.PIPE,
         on_line: OnLine | None = None,
     ) -> None:
         self._command = command
         self._process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr
+            command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr
         )
         self._stdout = _PipeReader(self._process.stdout, on_line)
         self._stderr = _PipeReader(self._process.stderr, None)
@@ -94,7 +95,9 @@ class ChildProcess:
         self._process.stdin.flush()
 
     def close_stdin(self) -> None:
-        assert self._process.stdin is not None
+        """A stream that the test gave is the test's to close."""
+        if self._process.stdin is None:
+            return
         # What was not flushed cannot be written to a program that has ended.
         with suppress(BrokenPipeError):
             self._process.stdin.close()

@@ -28,6 +28,7 @@ from millstream.storage.flusher import Flusher
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.fake_flusher import PromptFlusher
+from tests.fakes.stepping_clock import SteppingClock
 
 PATH = "/data"
 STORAGE = StorageSettings(closing_threads=1, max_decompressed_bytes=1 << 20)
@@ -54,6 +55,8 @@ class FakeBroker:
         self.filesystem = filesystem or FakeFilesystem()
         self.path = path
         self.clock = clock or ManualClock()
+        self.wall = SteppingClock(self.clock)
+        """What the broker takes for the wall clock."""
         given = {name: part for name, part in settings.items() if part is not None}
         self.settings = Settings(**{"storage": STORAGE, **given})
         self._new_flusher = new_flusher
@@ -65,7 +68,7 @@ class FakeBroker:
     async def start(self) -> Self:
         dependencies = Dependencies(
             filesystem=self.filesystem,
-            clock=self.clock,
+            clock=self.wall,
             new_flusher=self._new_flusher,
             new_id=lambda: next(self._ids).to_bytes(16, "big"),
             new_name=lambda prefix: f"{prefix}-{next(self._names)}",

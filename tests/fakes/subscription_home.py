@@ -110,7 +110,7 @@ class SubscriptionHome(FakeBroker):
 
     def restarted(self, mode: CrashMode = "lost", **options: Any) -> SubscriptionHome:
         """The next process, after a crash of this one."""
-        now_ms, disk = self.clock.now_ms(), self.disk.after_crash(mode)
+        now_ms, disk = self.wall.now_ms(), self.disk.after_crash(mode)
         self.abandon()
         return SubscriptionHome(disk, now_ms=now_ms, **options)
 

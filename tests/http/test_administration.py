@@ -112,6 +112,24 @@ def test_segments_show_their_stage_of_life(web: httpx.Client, name: str) -> None
     assert partition["end_offset"] == 3000
 
 
+def test_partition_without_a_committed_offset_counts_as_lag(web: httpx.Client, name: str) -> None:
+    web.post("/topics", json={"name": name, "partitions": 3}).raise_for_status()
+    for number, count in enumerate((10, 7, 5)):
+        messages = [{"value": "v", "partition": number}] * count
+        web.post(f"/topics/{name}/messages", json=messages).raise_for_status()
+    wanted = {"offsets": [{"topic": name, "partition": 0, "offset": 4}]}
+    web.post(f"/groups/{name}/offsets", json=wanted).raise_for_status()
+    described = web.get(f"/groups/{name}").json()
+    assert described["lag"] == 6 + 7 + 5
+    told = [(each["offset"], each["lag"], each["never_read"]) for each in described["offsets"]]
+    assert told == [(4, 6, False), (None, 7, True), (None, 5, True)]
+    metrics = web.get("/metrics").text
+    for number, lag in ((1, 7), (2, 5)):
+        labels = f'{{group="{name}",topic="{name}",partition="{number}"}}'
+        assert f"millstream_group_lag{labels} {lag}\n" in metrics
+        assert f"millstream_group_never_read{labels} {lag}\n" in metrics
+
+
 def test_group_is_committed_described_and_deleted(web: httpx.Client, name: str) -> None:
     send(web, name, 10)
     wanted = {"offsets": [{"topic": name, "offset": 4, "metadata": "so far"}]}
@@ -123,6 +141,7 @@ def test_group_is_committed_described_and_deleted(web: httpx.Client, name: str) 
         "metadata": "so far",
         "end_offset": 10,
         "lag": 6,
+        "never_read": False,
     }
     assert committed == {"group": name, "offsets": [expected]}
     assert web.get(f"/groups/{name}/offsets").json() == committed

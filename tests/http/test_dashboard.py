@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 from urllib.parse import quote
 
@@ -118,23 +119,54 @@ def test_what_is_not_there_is_told_and_comes_when_it_is(web: httpx.Client, topic
     assert "expected overview, topics" in refused.json()["detail"]
 
 
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("limit", [1, 7, 200])
+def test_search_over_all_partitions_comes_in_the_order_of_time(
+    web: httpx.Client, topic: str, order: str, limit: int
+) -> None:
+    web.put(f"/topics/{topic}", json={"partitions": 3}).raise_for_status()
+    random = Random(limit)
+    sent: dict[int, list[dict[str, Any]]] = {0: [], 1: [], 2: []}
+    for n in range(300):
+        value = f"grain {n:03}" if n % 3 else "flour"
+        number = random.choice((0, 0, 0, 1, 1, 2))
+        sent[number].append({"value": value, "partition": number, "timestamp": 1000 + n})
+    for messages in sent.values():
+        # In batches, which each have messages of many times.
+        for at in range(0, len(messages), 20):
+            web.post(f"/topics/{topic}/messages", json=messages[at : at + 20]).raise_for_status()
+    found: list[str] = []
+    place: dict[str, str] | None = {}
+    while place is not None:
+        wanted: dict[str, str | int] = {"topic": topic, "text": "grain", "order": order}
+        told = web.get("/api/search", params={**wanted, "limit": limit, **place}).json()
+        found += [each["value"] for each in told["messages"]]
+        assert len(told["messages"]) <= limit
+        assert told["scanned"] <= told["total"] == 300
+        following = told["next"]
+        place = following and {"at": ",".join(f"{n}:{at}" for n, at in following.items())}
+    expected = [f"grain {n:03}" for n in range(300) if n % 3]
+    assert found == (expected if order == "oldest" else expected[::-1])
+
+
 def test_search_goes_on_where_it_says(web: httpx.Client, topic: str) -> None:
     web.put(f"/topics/{topic}", json={"partitions": 2}).raise_for_status()
-    sent = [{"value": f"grain {n}", "key": f"k{n}", "partition": n % 2} for n in range(10)]
-    web.post(f"/topics/{topic}/messages", json=sent).raise_for_status()
+    sent = [
+        {"value": f"grain {n}", "key": f"k{n}", "partition": n % 2, "timestamp": 1000 + n}
+        for n in range(10)
+    ]
+    for each in sent:
+        web.post(f"/topics/{topic}/messages", json=each).raise_for_status()
     found: list[str] = []
-    place: dict[str, int] | None = {}
+    place: dict[str, str] | None = {}
     while place is not None:
         wanted: dict[str, str | int] = {"topic": topic, "text": "GRAIN", "order": "oldest"}
         told = web.get("/api/search", params={**wanted, "limit": 2, **place}).json()
         found += [each["value"] for each in told["messages"]]
         assert told["total"] == 10
         following = told["next"]
-        place = following and {
-            "at_partition": following["partition"],
-            "at_offset": following["offset"],
-        }
-    assert found == [f"grain {n}" for n in (*range(0, 10, 2), *range(1, 10, 2))]
+        place = following and {"at": ",".join(f"{n}:{at}" for n, at in following.items())}
+    assert found == [f"grain {n}" for n in range(10)]
     (one,) = web.get("/api/search", params={"topic": topic, "key": "k7"}).json()["messages"]
     assert (one["value"], one["partition"], one["offset"]) == ("grain 7", 1, 3)
     assert web.get("/api/search", params={"topic": "none-such"}).status_code == 404
@@ -150,17 +182,14 @@ def test_answers_are_bounded_where_messages_are_large(
         sent = web.post(f"/topics/{topic}/messages", json={"value": f"{number:02}" + "x" * 700_000})
         sent.raise_for_status()
     found: list[int] = []
-    place: dict[str, int] | None = {}
+    place: dict[str, str] | None = {}
     while place is not None:
         answer = web.get("/api/search", params={"topic": topic, "order": order, **place})
         assert len(answer.content) < 6_000_000
         told = answer.json()
         found += [each["offset"] for each in told["messages"]]
         following = told["next"]
-        place = following and {
-            "at_partition": following["partition"],
-            "at_offset": following["offset"],
-        }
+        place = following and {"at": ",".join(f"{n}:{at}" for n, at in following.items())}
     assert sorted(found) == list(range(20))
     assert found == sorted(found, reverse=order == "newest")
 

@@ -145,3 +145,91 @@ def test_names_are_set_in_the_file(tmp_path: Path) -> None:
         file.write_text(f"[http]\nhttp.allowed.hosts = {text}\n")
         with pytest.raises(InvalidSetting, match="without ports"):
             load(str(file))
+
+
+def test_origins_are_set_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    for text in (
+        '"https://A.example, http://localhost:3000"',
+        '["https://a.example", "http://localhost:3000"]',
+    ):
+        file.write_text(f"[http]\nhttp.allowed.origins = {text}\n")
+        assert load(str(file)).http.allowed_origins == {
+            "https://a.example",
+            "http://localhost:3000",
+        }
+    for text in ('"a.example"', '"https://a.example/"', "7", '"https://a b"'):
+        file.write_text(f"[http]\nhttp.allowed.origins = {text}\n")
+        with pytest.raises(InvalidSetting, match=r"such as https://app\.example"):
+            load(str(file))
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "WEBSOCKET"])
+def test_page_of_an_allowed_origin_may_write(method: str) -> None:
+    settings = HttpSettings(allowed_origins=frozenset({"http://localhost:3000"}))
+    host = "localhost:8000"
+    assert complaint(settings, host, method=method, origin="http://localhost:3000") is None
+    for origin in (
+        "http://localhost:3001",
+        "https://localhost:3000",
+        "null",
+        "http://evil.example",
+    ):
+        assert complaint(settings, host, method=method, origin=origin) is not None
+    # It still has to call the broker by a name that it knows.
+    page = "http://localhost:3000"
+    assert complaint(settings, "evil.example", method=method, origin=page) is not None
+    anyone = HttpSettings(allowed_origins=frozenset({"*"}))
+    for origin in ("null", "http://evil.example"):
+        assert complaint(anyone, host, method=method, origin=origin) is None
+
+
+def test_page_of_an_allowed_origin_uses_every_route(tmp_path: Path) -> None:
+    page = "https://app.example"
+    settings = f'[http]\nhttp.allowed.origins = "{page}"\n'
+    broker = BrokerProcess(tmp_path / "broker", settings=settings, http="127.0.0.1:0")
+    broker.start()
+    try:
+        with httpx.Client(base_url=broker.url, timeout=HANG_S, trust_env=False) as web:
+            _use_as_page(web, page)
+        run(_open_socket(broker.url.removeprefix("http://"), page))
+    finally:
+        broker.stop()
+
+
+def _use_as_page(web: httpx.Client, page: str) -> None:
+    asked = {
+        "origin": page,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "content-type",
+    }
+    preflight = web.options("/topics/t/messages", headers=asked)
+    assert preflight.status_code == 204
+    assert preflight.headers["access-control-allow-origin"] == page
+    assert "POST" in preflight.headers["access-control-allow-methods"]
+    assert preflight.headers["access-control-allow-headers"] == "content-type"
+    stranger = web.options("/topics/t/messages", headers={**asked, "origin": "https://x.example"})
+    assert "access-control-allow-origin" not in stranger.headers
+    sent = web.post("/topics/t/messages", json={"value": "v"}, headers={"origin": page})
+    read = web.get("/topics/t/messages?offset=0", headers={"origin": page})
+    missing = web.get("/topics/none", headers={"origin": page})
+    for answer, status in ((sent, 200), (read, 200), (missing, 404)):
+        assert answer.status_code == status
+        assert answer.headers["access-control-allow-origin"] == page
+        assert "Origin" in answer.headers["vary"]
+    with web.stream("GET", "/topics/t/stream?from=earliest", headers={"origin": page}) as stream:
+        assert stream.headers["access-control-allow-origin"] == page
+    refused = web.post(
+        "/topics/t/messages", json={"value": "v"}, headers={"origin": "https://x.example"}
+    )
+    assert refused.status_code == 403
+    assert "http.allowed.origins" in refused.json()["detail"]
+    assert "access-control-allow-origin" not in web.get("/topics").headers
+
+
+async def _open_socket(address: str, page: str) -> None:
+    async with socket_client(address, origin=page):
+        pass
+    with pytest.raises(InvalidStatus):
+        async with socket_client(address, origin="https://x.example"):
+            pass

@@ -77,6 +77,38 @@ def test_letter_that_cannot_be_sent_back_is_named_and_holds_up_no_other(
     assert dead.sent_back() == ["a", "b", LARGE]
 
 
+def test_letters_that_were_sent_back_are_marked_counted_and_not_sent_twice_unasked(
+    web: httpx.Client, name: str
+) -> None:
+    dead = Dead(web, name, "a", LARGE, "b", "c")
+
+    def seen(state: str) -> list[tuple[str, bool]]:
+        page = web.get(f"{dead.path}/dlq", params={"state": state, "counts": "true"}).json()
+        counts.update(page["counts"])
+        return [(each["message_id"], each["replayed"]) for each in page["messages"]]
+
+    counts: dict[str, Any] = {}
+    assert dead.replay(message_ids=["0:2"])["count"] == 1
+    assert seen("replayed") == [("0:2", True)]
+    assert seen("outstanding") == [("0:0", False), ("0:1", False), ("0:3", False)]
+    assert counts == {"outstanding": 3, "replayed": 1, "is_complete": True}
+    # What was sent back by its id is passed over, and what the topic does not take is not done.
+    dead.take_only(1000)
+    assert dead.replay()["count"] == 2
+    assert dead.sent_back() == ["b", "a", "c"]
+    assert seen("outstanding") == [("0:1", False)]
+    assert counts == {"outstanding": 1, "replayed": 3, "is_complete": True}
+    answer = web.post(f"{dead.path}/dlq/replay", json={"message_ids": ["0:0", "0:2"]})
+    assert answer.status_code == 409
+    assert "has sent back 2 of these letters before (0:0, 0:2)" in answer.text
+    assert dead.replay(message_ids=["0:0"], again=True)["count"] == 1
+    dead.take_only(100_000)
+    assert dead.replay(message_ids=["0:1"])["count"] == 1
+    assert dead.sent_back() == ["b", "a", "c", "a", LARGE]
+    assert seen("outstanding") == []
+    assert web.post(f"{dead.path}/dlq/replay", json={"again": True}).status_code == 422
+
+
 def test_letter_that_is_named_often_is_sent_back_once(web: httpx.Client, name: str) -> None:
     dead = Dead(web, name, "a", "b")
     assert dead.replay(message_ids=["0:1"] * 5000 + ["0:0"])["count"] == 2

@@ -29,14 +29,15 @@ def test_group_is_listed_described_moved_and_deleted(broker: BrokerProcess, name
         connection.topics.create(name, partitions=2)
         for number in range(10):
             connection.send(name, f"{number}", partition=number % 2, timestamp=1000 + number)
-        with connection.subscribe(name, group=group, partitions=[0]) as reader:
+        with connection.subscribe(name, cursor=group, partitions=[0]) as reader:
             next(reader).ack()
         groups = connection.groups
         assert group in [each.name for each in groups.list()]
 
         described = groups.describe(group)
-        assert (described.name, described.members, described.lag) == (group, (), 4)
-        [place] = described.offsets
+        assert (described.name, described.members, described.lag) == (group, (), 9)
+        place, other = described.offsets
+        assert (other.partition, other.offset, other.lag, other.never_read) == (1, None, 5, True)
         assert (place.topic, place.partition, place.offset) == (name, 0, 1)
         assert (place.end_offset, place.lag) == (5, 4)
 
@@ -46,7 +47,7 @@ def test_group_is_listed_described_moved_and_deleted(broker: BrokerProcess, name
             (1, 4, 1),
         ]
         assert {each.metadata for each in places} == {"by hand"}
-        with connection.subscribe(name, group=group, partitions=[1]) as reader:
+        with connection.subscribe(name, cursor=group, partitions=[1]) as reader:
             assert next(reader).text == "9"
 
         assert offsets(groups.reset(group, name, "earliest")) == [0, 0]

@@ -44,7 +44,7 @@ def test_both_clients_have_one_shape(blocking: type, asynchronous: type) -> None
     # What the link calls, and what blocking callers have no use for.
     inner = {
         *("attach", "attachment", "begin", "deliver", "detached", "fail", "open"),
-        *("is_closed", "is_queue"),
+        *("is_assigned", "is_closed", "is_queue"),
     }
 
     def face(kind: type) -> dict[str, list[str]]:
@@ -98,9 +98,9 @@ def test_group_and_queue_are_acknowledged(broker: BrokerProcess, name: str) -> N
     with connect(broker.url) as connection:
         connection.queues.create(name, "q", redelivery_min=0, redelivery_max=0)
         connection.send_many(name, ["a", "b", "c"])
-        with connection.subscribe(name, group=name) as reader:
+        with connection.subscribe(name, cursor=name) as reader:
             take(reader, 2)[1].ack()
-        with connection.subscribe(name, group=name) as reader:
+        with connection.subscribe(name, cursor=name) as reader:
             assert take(reader, 1)[0].text == "c"
         with connection.subscribe(name, subscription="q", type="shared") as queue:
             a, b, c = take(queue, 3)

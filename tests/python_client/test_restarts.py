@@ -160,13 +160,13 @@ def test_group_goes_on_behind_what_it_was_handed_after_a_kill(start_broker: Star
     async def run() -> None:
         async with connect_async(broker.url) as client:
             await client.send_many("t", [f"{number}" for number in range(20)])
-            subscription = await client.subscribe("t", group="g")
+            subscription = await client.subscribe("t", cursor="g")
             messages = await take(subscription, 10)
             await messages[4].ack()
             await kill_and_restart(broker)
             assert [each.offset for each in await take(subscription, 10)] == list(range(10, 20))
         async with connect_async(broker.url) as client:
-            subscription = await client.subscribe("t", group="g")
+            subscription = await client.subscribe("t", cursor="g")
             assert [each.offset for each in await take(subscription, 15)] == list(range(5, 20))
 
     asyncio.run(run())
@@ -218,7 +218,7 @@ def test_acknowledgements_made_during_clean_stops_all_succeed(start_broker: Star
         async with connect_async(broker.url) as client:
             await client.send_many("t", [f"{number}" for number in range(count)])
             queue = await client.subscribe("t", subscription="q", start="earliest", prefetch=10)
-            group = await client.subscribe("t", group="g", start="earliest", prefetch=10)
+            group = await client.subscribe("t", cursor="g", start="earliest", prefetch=10)
             done: set[str] = set()
             read: list[str] = []
 

@@ -127,13 +127,13 @@ def test_group_goes_on_behind_what_it_acknowledged(broker: BrokerProcess, name: 
     async def run() -> None:
         async with connect_async(broker.url) as client:
             await client.send_many(name, [f"{number}" for number in range(10)])
-            async with await client.subscribe(name, group=name) as subscription:
+            async with await client.subscribe(name, cursor=name) as subscription:
                 messages = [await anext(subscription) for _ in range(6)]
                 await messages[3].ack()
         async with connect_async(broker.url) as client:
-            subscription = await client.subscribe(name, group=name)
+            subscription = await client.subscribe(name, cursor=name)
             assert await texts(subscription, 6) == [str(number) for number in range(4, 10)]
-            other = await client.subscribe(name, group=f"{name}-other")
+            other = await client.subscribe(name, cursor=f"{name}-other")
             assert await texts(other, 10) == [str(number) for number in range(10)]
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import select
 import socket
 import struct
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -205,6 +206,92 @@ def test_close_tells_it_when_the_broker_has_hung_up_before_the_last_messages_cam
         client.produce("topic", "lost")
         with pytest.raises(HungUp):
             client.close()
+
+
+@pytest.mark.parametrize("answer", [b"", struct.pack(">I", 7) + b"flush-0"])
+def test_orderly_end_without_an_answer_is_no_proof(answer: bytes) -> None:
+    """The system hangs up like that for a broker that was killed, when it had read all."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = Client("127.0.0.1", server.getsockname()[1])
+        connection, _ = server.accept()
+        with connection:
+            client.produce("topic", "lost")
+            closing = ThreadPoolExecutor(1).submit(client.close)
+            received = b""
+            while b"SYN flush-1" not in received:
+                received += connection.recv(1000)
+            connection.sendall(answer)
+        with pytest.raises(HungUp):
+            closing.result(HANG_S)
+
+
+def test_flush_returns_when_the_broker_has_answered(broker: BrokerProcess, name: str) -> None:
+    with Client("127.0.0.1", broker.pylogstreams_port) as client:
+        client.flush(HANG_S)
+        client.register()
+        client.flush(HANG_S)
+        for number in range(100):
+            client.produce(name, f"{number}")
+        client.flush(HANG_S)
+        assert stored(broker, name) == [f"{number}" for number in range(100)]
+
+
+def test_flush_and_consume_share_a_connection(broker: BrokerProcess, name: str) -> None:
+    with Client("127.0.0.1", broker.pylogstreams_port) as client:
+        client.register()
+        client.subscribe(name)
+        expected = [f"{name} {number}" for number in range(50)]
+        with ThreadPoolExecutor(1) as pool:
+            consuming = pool.submit(lambda: [client.consume(HANG_S) for _ in expected])
+            for number in range(50):
+                client.produce(name, f"{number}")
+                client.flush(HANG_S)
+            assert consuming.result(HANG_S) == expected
+        client.produce(name, "while nobody consumes")
+        client.flush(HANG_S)
+        assert client.consume(HANG_S) == f"{name} while nobody consumes"
+        with pytest.raises(TimeoutError):
+            client.consume(0.01)
+
+
+def test_message_in_flight_when_the_broker_is_killed_is_not_flushed(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(http="off")
+    client = Client("127.0.0.1", broker.pylogstreams_port)
+    client.register()
+    client.produce("t", "kept")
+    client.flush(HANG_S)
+    client.produce("t", "unknown")
+    broker.kill()
+    with pytest.raises(HungUp):
+        client.flush(HANG_S)
+    with pytest.raises(HungUp):
+        client.close()
+
+
+def test_sync_on_the_wire_is_answered_with_its_word(broker: BrokerProcess, name: str) -> None:
+    with registered(broker) as client:
+        client.publish(name, b"0")
+        client.send_frame(b"SYN word")
+        assert client.receive() == b"word"
+        assert stored(broker, name) == ["0"]
+
+
+@pytest.mark.parametrize("command", [b"SYN", b"SYN a b", b"SYN " + b"x" * 256])
+def test_malformed_sync_ends_the_connection(strict: BrokerProcess, command: bytes) -> None:
+    with registered(strict) as client:
+        client.send_frame(command)
+        assert is_reset(client)
+
+
+def test_answers_that_nobody_reads_are_bounded(strict: BrokerProcess) -> None:
+    with registered(strict) as client:
+        try:
+            while True:
+                client.send_frame(b"SYN " + b"x" * 255)
+        except ConnectionError:
+            pass
 
 
 def test_an_end_that_was_asked_for_is_in_good_order(broker: BrokerProcess, name: str) -> None:

@@ -49,6 +49,34 @@ def test_table_is_written_by_key_with_its_headers(
     assert message.headers() == [("h", b"x")]
 
 
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_topic_that_is_not_there_is_created_by_the_broker(
+    spark: SparkSession, broker: BrokerProcess, topic: str, delivery: str
+) -> None:
+    _save(spark.range(5).selectExpr("cast(id as string) as value"), broker, {"topic": topic})
+    rows = spark.range(5).selectExpr("cast(id as string) as value", f"'{topic}-2' as topic")
+    _save(rows, broker, {"delivery": delivery})
+    for name in (topic, f"{topic}-2"):
+        assert sorted(map(int, committed_values(broker.address, name, 1))) == list(range(5))
+
+
+def test_topic_that_no_broker_creates_is_named_before_anything_runs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    strict = BrokerProcess(
+        tmp_path / "strict", settings="[topics]\nauto.create.topics.enable = false\n"
+    )
+    strict.start()
+    try:
+        rows = spark.range(5).selectExpr("cast(id as string) as value")
+        with pytest.raises(Exception, match="there is no topic 'nowhere' to write to") as refused:
+            _save(rows, strict, {"topic": "nowhere"})
+        command = f"millstream topic create nowhere --bootstrap {strict.address}"
+        assert command in str(refused.value)
+    finally:
+        strict.stop()
+
+
 def test_rows_go_where_their_columns_say(
     spark: SparkSession, broker: BrokerProcess, topic: str
 ) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from millstream import __version__
 from millstream.broker.broker import Broker
+from millstream.broker.group_lag import partition_lags
 from millstream.broker.housekeeping import Housekeeping
 from millstream.broker.memory_budget import USES
 from millstream.broker.metrics import Source
@@ -157,23 +158,22 @@ def _groups(broker: Broker, reading: Reading) -> Iterator[None]:
     states: Counter[str] = Counter()
     for group, offsets in broker.groups.committed():
         states[group.state] += 1
-        for (topic, number), committed in tuple(offsets.items()):
-            labels = (group.group_id, topic, str(number))
-            reading.add(known.COMMITTED, committed.offset, *labels)
-            end_offset = _end_offset(broker, topic, number)
-            if end_offset is not None:
-                reading.add(known.LAG, max(end_offset - committed.offset, 0), *labels)
+        for each in partition_lags(broker.topics, dict(offsets), end_of=_end_offset):
+            labels = (group.group_id, each.topic, str(each.partition))
+            if each.committed is not None:
+                reading.add(known.COMMITTED, each.committed.offset, *labels)
+            if each.lag is not None:
+                reading.add(known.LAG, each.lag, *labels)
+                if each.committed is None:
+                    reading.add(known.NEVER_READ, each.lag, *labels)
             yield
         yield
     for state, count in sorted(states.items()):
         reading.add(known.GROUPS, count, state)
 
 
-def _end_offset(broker: Broker, topic: str, number: int) -> int | None:
-    try:
-        return broker.topics.partition(topic, number).log.end_offset
-    except MillstreamError:
-        return None
+def _end_offset(partition: Partition) -> int:
+    return partition.log.end_offset
 
 
 def _subscriptions(broker: Broker, reading: Reading) -> Iterator[None]:

@@ -20,7 +20,8 @@ from millstream.broker.subscription_store import SubscriptionStore
 from millstream.broker.topics import Topics
 from millstream.errors import MillstreamError
 from millstream.records import Record
-from millstream.subscriptions.partition_queue import DELIVER_AT, PartitionQueue
+from millstream.subscriptions.delivery_time import DELIVER_AFTER, DELIVER_AT
+from millstream.subscriptions.partition_queue import PartitionQueue
 from millstream.subscriptions.progress import Failure
 from millstream.subscriptions.subscription import dead_letter_topic
 
@@ -40,6 +41,7 @@ _OWN_HEADERS = {
     DELIVERY_COUNT,
     REASON,
     DELIVER_AT,
+    DELIVER_AFTER,
 }
 
 _AT_ONCE = 100

@@ -1,9 +1,9 @@
-"""Dead letters of a subscription: looked at where they lie, and sent back to where they came from.
+"""Dead letters of a subscription, sent back to where they came from.
 
-How far they were sent back is an offset of a consumer group, `replay/<topic>/<subscription>`, so
-that none is sent back twice unless it is asked for by its id. A letter that is sent back is a new
-message of its topic: all who read the topic get it. One that its topic does not take is passed
-over, and told: it stays where it is, and can be sent back by its id.
+Which were sent back is kept with the offsets of a consumer group, `replay/<topic>/<subscription>`
+(see `replay_marks`), so none is sent back twice unless that is asked for. A letter that is sent
+back is a new message of its topic: all who read the topic get it. One that its topic does not take
+is passed over, and told: it stays where it is, outstanding, and can be sent back by its id.
 
 Invariant: of one subscription, letters are sent back by one caller at a time. All is done in pieces
 that are bounded in bytes, and others have their turn between them.
@@ -14,72 +14,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from millstream.broker.broker import Broker
 from millstream.broker.dead_letters import (
     SOURCE_PARTITION,
-    SOURCE_TOPIC,
-    SUBSCRIPTION,
     without_own_headers,
 )
+from millstream.broker.letter_browsing import (
+    LIMITS,
+    MOST_PASSED,
+    Letter,
+    LetterLook,
+    LetterState,
+    ReplayLimits,
+    group_of,
+    is_letter_of,
+    letter_topic,
+    marks_of,
+)
 from millstream.broker.message_ids import message_id_of
-from millstream.broker.partition import Partition
+from millstream.broker.replay_marks import ReplayMarks
 from millstream.broker.sending import NewRecord
-from millstream.broker.subscription_host import ANSWER_BYTES
 from millstream.broker.subscription_reading import read_offsets
 from millstream.broker.topics import Topic
-from millstream.errors import InvalidMessageId, InvalidRequest, MillstreamError, UnknownTopic
+from millstream.errors import (
+    InvalidMessageId,
+    InvalidRequest,
+    MillstreamError,
+    SubscriptionConflict,
+)
 from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.records import Record
-from millstream.subscriptions.ready_messages import size_bytes
 
 _log = logging.getLogger(__name__)
 
-_PAGE_BYTES = 256 << 10
-_MOST_PASSED = 1_000_000
-"""Records that one replay looks at."""
 _SENT_BYTES = 4 << 20
+_MOST_NAMED = 10
 _NOBODY = Committer("", None, -1)
 _RETENTION_MS = 100 * 365 * 24 * 3600 * 1000
 """How far letters were sent back is not forgotten, as long as there are letters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayLimits:
-    """How much is done in one piece."""
-
-    page_records: int = 3000
-    """Records that are read at once."""
-    looked_at: int = 100_000
-    """Records that one search looks at. Letters of other subscriptions may lie between."""
-    sent_records: int = 500
-    """Letters that are sent back at once."""
-
-
-_LIMITS = ReplayLimits()
-
-
-class Letter(NamedTuple):
-    """A dead letter, and its place among them."""
-
-    partition: int
-    record: Record
-
-    @property
-    def message_id(self) -> str:
-        return message_id_of(self.partition, self.record.offset)
-
-
-class Letters(NamedTuple):
-    """Some letters of a subscription."""
-
-    topic: str
-    letters: list[Letter]
-    next_offsets: dict[int, int]
-    """By partition, where to look on."""
 
 
 class Unsent(NamedTuple):
@@ -100,92 +76,126 @@ class Replayed:
     """Whether there may be more that were not tried yet."""
 
 
-async def browse(
-    broker: Broker,
-    topic: str,
-    subscription: str,
-    offsets: Mapping[int, int],
-    *,
-    limit: int,
-    limits: ReplayLimits = _LIMITS,
-) -> Letters:
-    """Letters from some offsets on, else from the first. Raises UnknownSubscription.
-
-    Fewer than the limit may come, or none, where they are large, or far between.
-    """
-    name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
-    found = _topic(broker, name)
-    if found is None:
-        return Letters(name, [], {})
-    wanted = {
-        each.number: offsets.get(each.number, 0)
-        for each in found.partitions
-        if not offsets or each.number in offsets
-    }
-    look = _Look(broker, (topic, subscription), limit, ANSWER_BYTES, limits)
-    return await look.at(found, wanted)
-
-
 async def replay(
-    broker: Broker, topic: str, subscription: str, *, limit: int, limits: ReplayLimits = _LIMITS
+    broker: Broker, topic: str, subscription: str, *, limit: int, limits: ReplayLimits = LIMITS
 ) -> Replayed:
     """Send back letters that were not yet. Raises what sending raises, if none could be sent."""
     hosted = broker.subscriptions.find(topic, subscription)
     name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
     async with hosted.replaying:
-        found = _topic(broker, name)
+        found = letter_topic(broker, name)
         if found is None:
             return Replayed(0, [], has_more=False)
         return await _replay(broker, (topic, subscription), found, limit, limits)
 
 
 async def replay_some(
-    broker: Broker, topic: str, subscription: str, places: Sequence[tuple[int, int]]
+    broker: Broker,
+    topic: str,
+    subscription: str,
+    places: Sequence[tuple[int, int]],
+    *,
+    again: bool = False,
 ) -> Replayed:
-    """Send back these letters, whether they were before or not, each once.
+    """Send back these letters, each once; with `again`, also those that were before.
 
-    Raises InvalidMessageId before any is sent, and what sending raises if none could be.
+    Raises InvalidMessageId and SubscriptionConflict before any is sent, and what sending raises if
+    none could be.
     """
     hosted = broker.subscriptions.find(topic, subscription)
     name = broker.subscriptions.describe(topic, subscription).dead_letter_topic
     async with hosted.replaying:
-        found, chosen = _topic(broker, name), sorted(set(places))
+        found, chosen = letter_topic(broker, name), sorted(set(places))
         # All of them first: a request with a wrong id changes nothing.
         async for letters in _letters_at(broker, found, chosen):
             for letter in letters:
-                if not _is_of(letter.record, topic, subscription):
+                if not is_letter_of(letter.record, topic, subscription):
                     raise InvalidMessageId(letter.message_id)
+        if found is None:
+            return Replayed(0, [], has_more=False)
+        of = (topic, subscription)
+        marks = await marks_of(broker, of, found)
+        if not again:
+            _check_outstanding(of, marks, chosen)
+        _check_room(broker, of, marks, chosen)
         count, failed = 0, list[Unsent]()
         async for letters in _letters_at(broker, found, chosen):
             sent = await _send_back(broker, topic, letters)
             if not count and not sent.count and sent.stopped_by is not None:
                 raise sent.stopped_by
+            unsent = {each.message_id for each in sent.failed}
+            done = _by_partition(
+                (letter.partition, letter.record.offset)
+                for letter in letters
+                if letter.message_id not in unsent
+            )
+            after = {number: marks[number].with_done(some) for number, some in done.items()}
+            await _commit(broker, of, found.name, marks, after)
+            marks.update(after)
             count += sent.count
             failed += sent.failed
         return Replayed(count, failed, has_more=False)
 
 
+def _check_outstanding(
+    of: tuple[str, str], marks: Mapping[int, ReplayMarks], places: Sequence[tuple[int, int]]
+) -> None:
+    done = [message_id_of(*place) for place in places if marks[place[0]].is_done(place[1])]
+    if done:
+        shown = ", ".join(done[:_MOST_NAMED]) + (", ..." if len(done) > _MOST_NAMED else "")
+        reason = (
+            f"has sent back {len(done)} of these letters before ({shown}): set again to true to "
+            "send them twice"
+        )
+        raise SubscriptionConflict(topic=of[0], name=of[1], reason=reason)
+
+
+def _check_room(
+    broker: Broker,
+    of: tuple[str, str],
+    marks: Mapping[int, ReplayMarks],
+    places: Sequence[tuple[int, int]],
+) -> None:
+    """Letters that could not be marked as sent back are not sent."""
+    limit_bytes = broker.groups.settings.offset_metadata_max_bytes
+    for number, offsets in _by_partition(places).items():
+        if len(marks[number].with_done(offsets).metadata()) > limit_bytes:
+            reason = (
+                "has sent back too many letters out of order: send the oldest ones back first, "
+                "without their ids"
+            )
+            raise SubscriptionConflict(topic=of[0], name=of[1], reason=reason)
+
+
+def _by_partition(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for number, offset in places:
+        found.setdefault(number, []).append(offset)
+    return found
+
+
 async def _replay(
     broker: Broker, of: tuple[str, str], found: Topic, limit: int, limits: ReplayLimits
 ) -> Replayed:
-    # No topic has a slash in its name.
-    group = f"replay/{of[0]}/{of[1]}"
-    committed = await broker.groups.fetch_offsets(group)
-    offsets = {
-        each.number: max(stored.offset, 0)
-        if (stored := committed.get((found.name, each.number))) is not None
-        else 0
-        for each in found.partitions
-    }
+    marks = await marks_of(broker, of, found)
+    offsets = {number: each.next_offset for number, each in marks.items()}
     count, failed, passed = 0, list[Unsent](), 0
     while True:
         left = min(limit - count - len(failed), limits.sent_records)
-        look = _Look(broker, of, left, _SENT_BYTES, limits)
+        look = LetterLook(
+            broker, of, left, _SENT_BYTES, limits, marks=marks, state=LetterState.OUTSTANDING
+        )
         some = await look.at(found, offsets)
         sent = await _send_back(broker, of[0], some.letters)
         next_offsets = {**some.next_offsets, **sent.stopped_at}
         # Durable after the letters are: a crash in between sends them back again.
-        await _commit(broker, group, found.name, offsets, next_offsets)
+        refused = _by_partition(sent.refused)
+        after = {
+            number: marks[number].passed(at, refused.get(number, ()))
+            for number, at in next_offsets.items()
+        }
+        await _commit(broker, of, found.name, marks, after)
+        marks.update(after)
         if sent.stopped_by is not None and not count and not sent.count:
             raise sent.stopped_by
         count += sent.count
@@ -195,83 +205,37 @@ async def _replay(
         has_more = any(
             offsets[each.number] < each.log.last_stable_offset for each in found.partitions
         )
-        is_full = count + len(failed) >= limit or passed >= _MOST_PASSED
+        is_full = count + len(failed) >= limit or passed >= MOST_PASSED
         if sent.stopped_by is not None or is_full or not is_moved or not has_more:
             return Replayed(count, failed, has_more)
 
 
 async def _commit(
-    broker: Broker, group: str, topic: str, before: Mapping[int, int], after: Mapping[int, int]
+    broker: Broker,
+    of: tuple[str, str],
+    topic: str,
+    before: Mapping[int, ReplayMarks],
+    after: Mapping[int, ReplayMarks],
 ) -> None:
-    moved = [
-        OffsetToCommit(topic, number, at, -1, "")
-        for number, at in after.items()
-        if at != before[number]
-    ]
+    limit_bytes = broker.groups.settings.offset_metadata_max_bytes
+    moved = []
+    for number, marks in after.items():
+        if marks != before[number]:
+            metadata = marks.metadata()
+            if len(metadata) > limit_bytes:
+                _log.warning(
+                    "topic %(topic)s, partition %(partition)d: too many refused dead letters to "
+                    "remember: all before offset %(offset)d count as sent back",
+                    {"topic": topic, "partition": number, "offset": marks.next_offset},
+                )
+                metadata = ""
+            moved.append(OffsetToCommit(topic, number, marks.next_offset, -1, metadata))
     if moved:
+        group = group_of(of)
         results = await broker.groups.commit(group, _NOBODY, moved, retention_ms=_RETENTION_MS)
         for each in results:
             if isinstance(each, MillstreamError):
                 raise each
-
-
-class _Look:
-    """A look for letters of one subscription, which ends when it has found or seen enough."""
-
-    def __init__(
-        self,
-        broker: Broker,
-        of: tuple[str, str],
-        limit: int,
-        max_bytes: int,
-        limits: ReplayLimits,
-    ) -> None:
-        self._reader = broker.reader
-        self._of = of
-        self._limit = limit
-        self._left_bytes = max_bytes
-        self._limits = limits
-        self._found: list[Letter] = []
-        self.looked_at = 0
-
-    async def at(self, topic: Topic, offsets: Mapping[int, int]) -> Letters:
-        """From some offsets on."""
-        next_offsets = {}
-        for number, offset in offsets.items():
-            next_offsets[number] = await self._look_through(topic.partitions[number], offset)
-        return Letters(topic.name, self._found, next_offsets)
-
-    @property
-    def _is_over(self) -> bool:
-        return (
-            len(self._found) >= self._limit
-            or self._left_bytes <= 0
-            or self.looked_at >= self._limits.looked_at
-        )
-
-    async def _look_through(self, partition: Partition, offset: int) -> int:
-        """Look at one partition; returns where to look on."""
-        log = partition.log
-        last_offset = log.last_stable_offset
-        offset = max(offset, log.start_offset)
-        while offset < last_offset and not self._is_over:
-            page = self._reader.read(
-                partition, offset, limit=self._limits.page_records, max_bytes=_PAGE_BYTES
-            )
-            offset = self._sift(partition.number, page.records, page.next_offset)
-            await asyncio.sleep(0)
-            offset = max(offset, log.start_offset)
-        return offset
-
-    def _sift(self, number: int, records: Sequence[Record], next_offset: int) -> int:
-        for record in records:
-            self.looked_at += 1
-            if _is_of(record, *self._of):
-                self._found.append(Letter(number, record))
-                self._left_bytes -= size_bytes(record)
-                if self._is_over:
-                    return record.offset + 1
-        return next_offset
 
 
 async def _letters_at(
@@ -281,7 +245,7 @@ async def _letters_at(
     left = list(places)
     while left:
         number, first = left[0]
-        offsets = [offset for at, offset in left[: _LIMITS.sent_records] if at == number]
+        offsets = [offset for at, offset in left[: LIMITS.sent_records] if at == number]
         partitions = () if topic is None else topic.partitions
         log = partitions[number].log if number < len(partitions) else None
         if log is None or not log.start_offset <= first <= offsets[-1] < log.last_stable_offset:
@@ -296,22 +260,14 @@ async def _letters_at(
         left = left[found.looked_at :]
 
 
-def _is_of(record: Record, topic: str, subscription: str) -> bool:
-    if not record.headers:
-        return False
-    headers = dict(record.headers)
-    return (
-        headers.get(SOURCE_TOPIC) == topic.encode()
-        and headers.get(SUBSCRIPTION) == subscription.encode()
-    )
-
-
 @dataclass(slots=True)
 class _SentBack:
     """What became of some letters."""
 
     count: int = 0
     failed: list[Unsent] = field(default_factory=list)
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    """Partition and offset of those that failed by their own fault."""
     stopped_at: dict[int, int] = field(default_factory=dict)
     """By partition, the first that failed for no fault of its own: it is to be tried again."""
     stopped_by: MillstreamError | None = None
@@ -330,7 +286,9 @@ async def _send_back(broker: Broker, topic: str, letters: Sequence[Letter]) -> _
             sent.count += 1
             continue
         sent.failed.append(Unsent(letter.message_id, str(result)))
-        if not isinstance(result, InvalidRequest):
+        if isinstance(result, InvalidRequest):
+            sent.refused.append((letter.partition, letter.record.offset))
+        else:
             sent.stopped_at.setdefault(letter.partition, letter.record.offset)
             sent.stopped_by = sent.stopped_by or result
     if sent.failed:
@@ -353,11 +311,3 @@ def _message(letter: Record, partitions: int) -> NewRecord:
         headers=without_own_headers(letter.headers),
         partition=number if number < partitions else None,
     )
-
-
-def _topic(broker: Broker, name: str) -> Topic | None:
-    """None where nothing has died yet."""
-    try:
-        return broker.topics.get(name)
-    except UnknownTopic:
-        return None

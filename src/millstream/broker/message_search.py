@@ -96,6 +96,20 @@ class Slice:
     is_over: bool = False
 
 
+@dataclass(slots=True)
+class Pace:
+    """How many offsets who goes back looks at together."""
+
+    offsets: int = _STEP_BACK
+
+    def took(self, seconds: float) -> None:
+        """Where much was compacted away, or messages are large, offsets say little of the work."""
+        if seconds < _SHORT_S:
+            self.offsets *= 2
+        elif seconds > _LONG_S:
+            self.offsets = max(self.offsets // 2, 1)
+
+
 class Searches:
     """All searches of a broker. Lives on the event loop."""
 
@@ -113,12 +127,14 @@ class Searches:
         within_s: float,
         is_backward: bool = False,
         is_abandoned: IsAbandoned | None = None,
+        pace: Pace | None = None,
     ) -> Slice:
         """Look from an offset on, or before it. Raises CorruptData, StorageFailure.
 
-        A search that nobody waits for any more is over when its turn comes.
+        A search that nobody waits for any more is over when its turn comes. `pace` is for who asks
+        several times.
         """
-        scan = _Scan(partition, wanted, self._max_unpacked_bytes)
+        scan = _Scan(partition, wanted, self._max_unpacked_bytes, pace or Pace())
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + within_s
         found = Slice(offset=offset)
@@ -155,11 +171,13 @@ class _Last:
 class _Scan:
     """Goes through a partition, piece by piece."""
 
-    def __init__(self, partition: Partition, wanted: Wanted, max_unpacked_bytes: int) -> None:
+    def __init__(
+        self, partition: Partition, wanted: Wanted, max_unpacked_bytes: int, pace: Pace
+    ) -> None:
         self._partition = partition
         self._wanted = wanted
         self._max_unpacked_bytes = max_unpacked_bytes
-        self._step_back = _STEP_BACK
+        self._pace = pace
 
     async def on(self, found: Slice, room: Room) -> list[Record]:
         log = self._partition.log
@@ -172,24 +190,17 @@ class _Scan:
     async def back(self, found: Slice, room: Room) -> list[Record]:
         log, loop = self._partition.log, asyncio.get_running_loop()
         end = min(found.offset, log.last_stable_offset)
-        at = begin = max(end - self._step_back, log.start_offset)
+        at = begin = max(end - self._pace.offsets, log.start_offset)
         last = _Last(room)
         begin_s = loop.time()
         while at < end:
             batches, after = self._read(at)
             await asyncio.to_thread(self._into, last, batches, at, min(after, end))
             at = after
-        self._pace(loop.time() - begin_s)
+        self._pace.took(loop.time() - begin_s)
         found.offset = begin if last.is_all else last.records[0].offset
         found.is_over = found.offset <= log.start_offset
         return [*reversed(last.records)]
-
-    def _pace(self, took_s: float) -> None:
-        """Where much was compacted away, or messages are large, offsets say little of the work."""
-        if took_s < _SHORT_S:
-            self._step_back *= 2
-        elif took_s > _LONG_S:
-            self._step_back = max(self._step_back // 2, 1)
 
     def _read(self, begin: int) -> tuple[list[bytes], int]:
         """Copies of batches, for a thread, and the offset after them."""

@@ -34,6 +34,7 @@ _FARTHEST_BACK = 200_000
 _PAGE_RECORDS = 1000
 STALE_MS = 30_000
 """A pipeline that runs writes far more often."""
+_RATES = {"rows_in_per_s", "rows_out_per_s"}
 _LIVE_STATES = frozenset({"starting", "running", "stopping"})
 
 Progress = dict[str, Any]
@@ -86,7 +87,10 @@ class Pipelines:
         at_ms, state = progress.get("at"), progress.get("state")
         is_old = not isinstance(at_ms, int | float) or self._clock.now_ms() - at_ms > STALE_MS
         is_stale = is_old and isinstance(state, str) and state in _LIVE_STATES
-        return {**progress, "pipeline": name, "is_stale": is_stale}
+        is_live = isinstance(state, str) and state in _LIVE_STATES and not is_stale
+        # What it read and wrote last says nothing of one that does not run.
+        rates = {} if is_live else dict.fromkeys(_RATES & progress.keys(), 0.0)
+        return {**progress, **rates, "pipeline": name, "is_stale": is_stale}
 
     async def _catch_up(self) -> None:
         """Read what the topic holds by now."""

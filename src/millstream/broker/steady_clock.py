@@ -15,9 +15,24 @@ class SteadyClock:
         self._wall = wall
         self._offset_ms: float | None = None
 
+        self._started_ms = 0
+
     def now_ms(self) -> int:
         """Milliseconds since the epoch. Asked only while the event loop runs."""
         loop_ms = asyncio.get_running_loop().time() * 1000
         if self._offset_ms is None:
-            self._offset_ms = self._wall.now_ms() - loop_ms
+            self._started_ms = self._wall.now_ms()
+            self._offset_ms = self._started_ms - loop_ms
         return round(self._offset_ms + loop_ms)
+
+    @property
+    def started_ms(self) -> int:
+        """When it was first asked, which was the wall clock's time, too."""
+        self.now_ms()
+        return self._started_ms
+
+    @property
+    def wall_ahead_ms(self) -> int:
+        """How far the wall clock was set ahead since then; below 0 if it was set back."""
+        steady_ms = self.now_ms()
+        return self._wall.now_ms() - steady_ms

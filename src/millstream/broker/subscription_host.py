@@ -151,7 +151,10 @@ class HostedSubscription:
     def _add_queue(self, progress: Progress) -> None:
         lane_of = None if self._lanes is None else self._lanes.lane_of
         self._tools.queues += 1
-        self.queues.append(PartitionQueue(self.settings, progress, self.tally, lane_of))
+        started_ms = self._tools.clock.started_ms
+        self.queues.append(
+            PartitionQueue(self.settings, progress, self.tally, lane_of, started_ms=started_ms)
+        )
 
     def grow(self) -> None:
         """The topic may have more partitions."""
@@ -287,6 +290,12 @@ class HostedSubscription:
         if not self.is_burying and any(queue.dead for queue in self.queues):
             self._tools.bury(self)
         self._set_timer(now_ms, wall_ms)
+
+    def on_clock_set(self) -> None:
+        """The wall clock was set: judge again what was sent for a date."""
+        for queue in self.queues:
+            queue.forget_ready()
+        self.wake()
 
     def _tick(self, now_ms: int, wall_ms: int) -> bool:
         """Let the time do what it does; False if there is more of that."""
@@ -451,9 +460,11 @@ class HostedSubscription:
     def _set_timer(self, now_ms: int, wall_ms: int) -> None:
         delays = [at - now_ms for queue in self.queues if (at := queue.next_ms()) is not None]
         if self._waiters:
-            delays += [
-                at - wall_ms for queue in self.queues if (at := queue.next_later_ms()) is not None
-            ]
+            for queue in self.queues:
+                if (at := queue.next_delayed_ms()) is not None:
+                    delays.append(at - now_ms)
+                if (at := queue.next_later_ms()) is not None:
+                    delays.append(at - wall_ms)
             if self.failure is not None:
                 delays.append(_RETRY_MS)
         elif any(queue.ready_count for queue in self.queues):

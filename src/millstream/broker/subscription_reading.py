@@ -66,7 +66,8 @@ def fill(
     room = 0 if ready.size_bytes >= ready_bytes else max(read_ahead - ready.count, 0)
     # Without room, too: what is ready is not taken before what is older.
     if queue.is_behind or (room and queue.first_again is not None):
-        work = _read_again(reader, queue, partition, min(read_ahead, _PAGE_RECORDS))
+        limit = min(read_ahead, _PAGE_RECORDS)
+        work = _read_again(reader, queue, partition, limit, now_ms=now_ms, wall_ms=wall_ms)
         if ready.count > 2 * read_ahead or ready.size_bytes > 2 * (ready_bytes + _AGAIN_BYTES):
             queue.put_back(ready.trim(read_ahead, ready_bytes))
         return work
@@ -137,14 +138,22 @@ def _read_on(
     return _READ_WORK + len(page.records)
 
 
-def _read_again(reader: Reader, queue: PartitionQueue, partition: Partition, limit: int) -> int:
+def _read_again(
+    reader: Reader,
+    queue: PartitionQueue,
+    partition: Partition,
+    limit: int,
+    *,
+    now_ms: int,
+    wall_ms: int,
+) -> int:
     offsets = queue.take_again(limit)
     try:
         found = read_offsets(reader, partition, offsets, max_bytes=_AGAIN_BYTES)
     except MillstreamError:
         queue.put_back(offsets)
         raise
-    queue.feed_again(offsets[: found.looked_at], found.records)
+    queue.feed_again(offsets[: found.looked_at], found.records, now_ms=now_ms, wall_ms=wall_ms)
     queue.put_back(offsets[found.looked_at :])
     return found.work
 

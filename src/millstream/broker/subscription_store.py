@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from millstream.broker.state_log import Entry, StateLog
+from millstream.broker.steady_clock import SteadyClock
 from millstream.errors import InvalidSetting, MalformedMessage, MillstreamError, Unavailable
 from millstream.subscriptions.partition_queue import PartitionQueue
 from millstream.subscriptions.progress import Block, Changes, Head, Progress
@@ -70,10 +71,14 @@ class Replayed:
 
 
 class SubscriptionStore:
-    """Writes behind, and lets others wait for it."""
+    """Writes behind, and lets others wait for it.
 
-    def __init__(self, state_log: StateLog) -> None:
+    Times are stored by the wall clock: the steady clock of another process reads something else.
+    """
+
+    def __init__(self, state_log: StateLog, clock: SteadyClock) -> None:
         self._state_log = state_log
+        self._clock = clock
         # Held in order: what is deterministic in a test is so in the log.
         self._dirty: dict[Stored, None] = {}
         self._waiting: list[asyncio.Future[None]] = []
@@ -87,7 +92,8 @@ class SubscriptionStore:
         settings: dict[Name, SubscriptionSettings] = {}
         heads: dict[Name, dict[int, Head]] = defaultdict(dict)
         blocks: dict[Name, dict[int, dict[int, Block]]] = defaultdict(lambda: defaultdict(dict))
-        for key, value in self._newest().items():
+        now_ms = self._clock.now_ms()
+        for key, (written_ms, value) in self._newest().items():
             try:
                 stored = decode(key, value)
             except (MalformedMessage, InvalidSetting) as error:
@@ -105,20 +111,24 @@ class SubscriptionStore:
                 heads[name][stored.partition] = stored.head
             else:
                 assert stored.block is not None
-                blocks[name][stored.partition][stored.number] = stored.block
+                block = _rebased(stored.block, written_ms=written_ms, now_ms=now_ms)
+                blocks[name][stored.partition][stored.number] = block
         return {
             name: Replayed(each, heads[name], dict(blocks[name])) for name, each in settings.items()
         }
 
-    def _newest(self) -> dict[bytes, bytes]:
-        """By key, what was stored last. Most was stored again since, and is not worth a look."""
-        newest: dict[bytes, bytes] = {}
+    def _newest(self) -> dict[bytes, tuple[int, bytes]]:
+        """By key, what was stored last, and when.
+
+        Most was stored again since, and is not worth a look.
+        """
+        newest: dict[bytes, tuple[int, bytes]] = {}
         for record in self._state_log.replay():
             key = bytes(record.key or b"")
             if record.value is None:
                 newest.pop(key, None)
             else:
-                newest[key] = record.value
+                newest[key] = record.timestamp_ms, record.value
         return newest
 
     # Writing
@@ -187,11 +197,14 @@ class SubscriptionStore:
     def _store_changes(self, waiting: list[asyncio.Future[None]]) -> None:
         entries: list[Entry] = []
         changed: list[tuple[PartitionQueue, Changes]] = []
+        ahead_ms = self._clock.wall_ahead_ms
         for subscription in self._dirty:
             for number, queue in enumerate(subscription.queues):
                 if queue.progress.is_changed:
                     changes = queue.progress.changes()
-                    entries += encode_changes(*subscription.full_name, number, changes)
+                    entries += encode_changes(
+                        *subscription.full_name, number, changes, wall_ahead_ms=ahead_ms
+                    )
                     changed.append((queue, changes))
         try:
             offset = self._state_log.append(entries) if entries else self._state_log.end_offset
@@ -228,6 +241,21 @@ class SubscriptionStore:
     def _on_time(self) -> None:
         self._timer = None
         self._call()
+
+
+def _rebased(block: Block, *, written_ms: int, now_ms: int) -> Block:
+    """A block of an earlier process, with times by the steady clock of this one.
+
+    No message waits longer than it had to wait when the block was written: the wall clock may have
+    been set back since.
+    """
+    failures = {
+        offset: failure._replace(
+            due_ms=min(failure.due_ms, now_ms + max(failure.due_ms - written_ms, 0))
+        )
+        for offset, failure in block.failures.items()
+    }
+    return Block(block.bits, failures)
 
 
 def _fail(waiting: list[asyncio.Future[None]], error: MillstreamError) -> None:

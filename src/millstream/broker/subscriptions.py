@@ -38,8 +38,10 @@ from millstream.errors import (
     UnknownSubscription,
     UnknownTopic,
 )
+from millstream.records.record import Headers
 from millstream.settings.domain import INT_MAX
 from millstream.settings.subscriptions import SubscriptionLimits
+from millstream.subscriptions.delivery_time import delay_headers
 from millstream.subscriptions.partition_queue import NOBODY
 from millstream.subscriptions.progress import Head, Progress
 from millstream.subscriptions.subscription import (
@@ -63,6 +65,8 @@ _log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _LOOK_S = 1.0
+_STEP_MS = 250
+"""By how much the wall clock may drift before dates are judged again."""
 
 # Where a method is called list, the type needs another name.
 Ids = list[str]
@@ -82,9 +86,10 @@ class Subscriptions:
         clock: Clock,
     ) -> None:
         self._topics = topics
-        self._store = SubscriptionStore(state_log)
         # No message is out of time because somebody sets the machine's clock.
         self._clock = SteadyClock(clock)
+        self._wall = clock
+        self._store = SubscriptionStore(state_log, self._clock)
         self._dead_letters = DeadLetters(topics, sender, reader, self._store)
         self._tools = Tools(reader, self._store, limits, self._clock, clock, self._bury)
         self._hosted: dict[Name, HostedSubscription] = {}
@@ -127,7 +132,12 @@ class Subscriptions:
 
     async def run(self) -> None:
         """Find out what is for later where nobody receives, until cancelled."""
+        ahead_ms = self._clock.wall_ahead_ms
         while True:
+            stepped_ms = self._clock.wall_ahead_ms - ahead_ms
+            if abs(stepped_ms) >= _STEP_MS:
+                ahead_ms += stepped_ms
+                self._on_clock_set(stepped_ms)
             for hosted in tuple(self._hosted.values()):
                 is_more = True
                 while is_more:
@@ -135,6 +145,23 @@ class Subscriptions:
                     # Other work comes first, however much there is.
                     await asyncio.sleep(0)
             await asyncio.sleep(_LOOK_S)
+
+    def _on_clock_set(self, stepped_ms: int) -> None:
+        _log.warning(
+            "the wall clock was set %(direction)s by %(ms)d ms: messages with deliver_at follow it",
+            {"direction": "ahead" if stepped_ms > 0 else "back", "ms": abs(stepped_ms)},
+        )
+        for hosted in self._hosted.values():
+            hosted.on_clock_set()
+
+    def delay_headers(self, delay_ms: int) -> Headers:
+        """Headers of a message that subscriptions deliver after a delay from now."""
+        return delay_headers(
+            delay_ms,
+            wall_ms=self._wall.now_ms(),
+            steady_ms=self._clock.now_ms(),
+            started_ms=self._clock.started_ms,
+        )
 
     async def close(self) -> None:
         """Send all who wait away, and return when nothing is under way."""

@@ -6,8 +6,9 @@ is, since whoever reads the topic gets what is sent back.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,19 +20,28 @@ from millstream.cli.remote import DEFAULT_URL, Url, ask
 from millstream.errors import InvalidRequest, UnknownTopic
 
 if TYPE_CHECKING:
-    from millstream.client.dead_letters import DeadLetter, Replayed
+    from millstream.client.dead_letters import DeadLetter, LetterCounts, LetterState, Replayed
     from millstream.client.queues import AsyncQueues
 
 commands = typer.Typer(
     no_args_is_help=True, help="Dead letters: messages that were delivered in vain too often."
 )
 
+
+class State(StrEnum):
+    """Which letters to show."""
+
+    ALL = "all"
+    OUTSTANDING = "outstanding"
+    REPLAYED = "replayed"
+
+
 Topic = Annotated[str, typer.Argument(help="The topic that they were first sent to.")]
 
 _AT_ONCE = 100
 # The broker sends back no more with one request.
 _MOST_SENT_BACK = 10_000
-_TITLES = ("ID", "SUBSCRIPTION", "SOURCE", "TRIES", "TIME", "KEY", "REASON", "VALUE")
+_TITLES = ("ID", "SUBSCRIPTION", "REPLAYED", "SOURCE", "TRIES", "TIME", "KEY", "REASON", "VALUE")
 _ELASTIC = ("KEY", "REASON", "VALUE")
 
 
@@ -42,17 +52,23 @@ def browse(
     subscription: Annotated[
         str | None, typer.Option(help="Only those of this subscription.", show_default="all")
     ] = None,
+    state: Annotated[
+        State, typer.Option(help="Which: all, those sent back, or those that were not.")
+    ] = State.ALL,
     limit: Annotated[int, typer.Option(min=1, help="How many to show.")] = 100,
     url: Url = DEFAULT_URL,
     json: AsJson = False,
 ) -> None:
     """Look at dead letters, the oldest first. They stay where they are."""
     rows: list[tuple[object, ...]] = []
+    counted: list[LetterCounts] = []
 
     async def look(queues: AsyncQueues) -> bool:
         names = [subscription] if subscription else await _subscriptions(queues, topic)
         count = 0
-        async with aclosing(_letters(queues, topic, names, at_once=limit + 1)) as letters:
+        counted.extend(await _counts(queues, topic, names))
+        found = _letters(queues, topic, names, at_once=limit + 1, state=state.value)
+        async with aclosing(found) as letters:
             async for name, letter in letters:
                 if count == limit:
                     return True
@@ -67,11 +83,31 @@ def browse(
     if json:
         return
     if rows:
-        print_table(_TITLES, rows, elastic=_ELASTIC)
+        _print_letters(rows)
     else:
-        print_lines(f"topic {topic!r} has no dead letters")
+        chosen = "" if state is State.ALL else f" that are {state.value}"
+        print_lines(f"topic {topic!r} has no dead letters{chosen}")
+    _print_counts(counted)
     if has_more:
         print_lines(f"there are more than these {limit}: see them with --limit")
+
+
+def _print_letters(rows: Sequence[tuple[object, ...]]) -> None:
+    """Without the column that says which were sent back, where none was."""
+    at = _TITLES.index("REPLAYED")
+    if any(row[at] for row in rows):
+        print_table(_TITLES, rows, elastic=_ELASTIC)
+    else:
+        titles = (*_TITLES[:at], *_TITLES[at + 1 :])
+        print_table(titles, [(*row[:at], *row[at + 1 :]) for row in rows], elastic=_ELASTIC)
+
+
+def _print_counts(counted: Sequence[LetterCounts]) -> None:
+    outstanding = sum(each.outstanding for each in counted)
+    replayed = sum(each.replayed for each in counted)
+    if outstanding or replayed:
+        least = "" if all(each.is_complete for each in counted) else "at least "
+        print_lines("", f"{least}{outstanding} outstanding, {replayed} replayed")
 
 
 @commands.command()
@@ -85,10 +121,19 @@ def replay(
     limit: Annotated[
         int, typer.Option(min=1, max=_MOST_SENT_BACK, help="How many to send back.")
     ] = 1000,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Only this letter; may be repeated.", show_default="the oldest"),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --id: also if it was sent back before.")
+    ] = False,
     url: Url = DEFAULT_URL,
     json: AsJson = False,
 ) -> None:
     """Send dead letters back to their topic, as new messages: the oldest that were not yet."""
+    if again and not ids:
+        raise typer.BadParameter("--again needs --id: say which letters to send back again")
 
     async def send_back(queues: AsyncQueues) -> tuple[str, Replayed]:
         names = [subscription] if subscription else await _subscriptions(queues, topic)
@@ -97,7 +142,9 @@ def replay(
                 f"topic {topic!r} has {len(names)} subscriptions: choose whose letters to send "
                 f"back with --subscription: {', '.join(names)}"
             )
-        return names[0], await queues.replay(topic, names[0], limit=limit)
+        return names[0], await queues.replay(
+            topic, names[0], limit=limit, message_ids=ids or None, again=again
+        )
 
     name, done = ask(url, send_back)
     if json:
@@ -110,7 +157,7 @@ def replay(
         for each in done.failed:
             print_lines(f"letter {each.message_id} was not: {each.reason}")
         if done.has_more:
-            print_lines("there may be more: run it again")
+            print_lines("more letters remain: run it again to send them back")
     if done.failed:
         raise typer.Exit(1)
 
@@ -182,13 +229,18 @@ async def _subscriptions(queues: AsyncQueues, topic: str) -> list[str]:
     )
 
 
+async def _counts(queues: AsyncQueues, topic: str, names: list[str]) -> list[LetterCounts]:
+    pages = [await queues.browse(topic, name, limit=1, counts=True) for name in names]
+    return [page.counts for page in pages if page.counts is not None]
+
+
 async def _letters(
-    queues: AsyncQueues, topic: str, names: list[str], *, at_once: int
+    queues: AsyncQueues, topic: str, names: list[str], *, at_once: int, state: LetterState
 ) -> AsyncGenerator[tuple[str, DeadLetter], None]:
     """All letters of some subscriptions, with whose they are."""
     at_once = min(at_once, _AT_ONCE)
     for name in names:
-        page = await queues.browse(topic, name, limit=at_once)
+        page = await queues.browse(topic, name, limit=at_once, state=state)
         for letter in page.letters:
             yield name, letter
         for partition, first_offset in page.next_offsets.items():
@@ -196,7 +248,7 @@ async def _letters(
             while next_offset != offset:
                 offset = next_offset
                 page = await queues.browse(
-                    topic, name, partition=partition, offset=offset, limit=at_once
+                    topic, name, partition=partition, offset=offset, limit=at_once, state=state
                 )
                 for letter in page.letters:
                     yield name, letter
@@ -208,6 +260,7 @@ def _row(name: str, letter: DeadLetter) -> tuple[object, ...]:
     return (
         letter.id,
         name,
+        "yes" if letter.is_replayed else "",
         source,
         letter.delivery_count,
         _time(letter),
@@ -237,6 +290,7 @@ def _shape(name: str, letter: DeadLetter) -> dict[str, Any]:
         "source_partition": letter.source_partition,
         "source_offset": letter.source_offset,
         "delivery_count": letter.delivery_count,
+        "replayed": letter.is_replayed,
         "reason": letter.reason,
         **content(letter.key, letter.value, letter.headers),
     }

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from millstream.client.kafka import Cluster, Place
     from millstream.client.kafka.group_administration import GroupDescription
 
+Bounds = tuple[int, int]
+"""Where a partition starts and ends."""
+
 commands = typer.Typer(no_args_is_help=True, help="Consumer groups: list, describe, reset, delete.")
 
 Group = Annotated[str, typer.Argument(help="The group.", autocompletion=complete_group)]
@@ -41,14 +44,18 @@ def list_groups(
         shapes: list[dict[str, Any]] = []
         for listed in cluster.groups.list():
             offsets = cluster.groups.offsets(listed.name)
-            lags = _lags(offsets, _ends(cluster, offsets))
+            topics = {topic for topic, _ in offsets}
+            lags = _lags(offsets, _logs(cluster, topics))
             shapes.append(
                 {
                     "group": listed.name,
                     "state": listed.state,
                     "type": listed.kind,
-                    "topics": sorted({topic for topic, _ in offsets}),
+                    "topics": sorted(topics),
                     "lag": sum(lags.values()),
+                    "never_read": sum(
+                        lag > 0 and place not in offsets for place, lag in lags.items()
+                    ),
                 }
             )
     if json:
@@ -56,10 +63,18 @@ def list_groups(
             print_json(shape)
     elif shapes:
         rows = [
-            (each["group"], each["state"], each["type"], each["lag"], ", ".join(each["topics"]))
+            (
+                each["group"],
+                each["state"],
+                each["type"],
+                each["lag"],
+                each["never_read"] or "",
+                ", ".join(each["topics"]),
+            )
             for each in shapes
         ]
-        print_table(("GROUP", "STATE", "TYPE", "LAG", "TOPICS"), rows, elastic=("TOPICS",))
+        titles = ("GROUP", "STATE", "TYPE", "LAG", "NEVER READ", "TOPICS")
+        print_table(titles, rows, elastic=("TOPICS",), right=("LAG", "NEVER READ"))
     else:
         print_lines("there are no groups")
 
@@ -75,32 +90,24 @@ def describe(
     """Describe a group: its members, and the lag of each partition."""
     with connected(bootstrap, connection) as cluster:
         found = cluster.groups.describe(group)
-        owned = [place for member in found.members for place in member.places]
-        places = sorted({*found.offsets, *owned})
-        ends = _ends(cluster, places)
-    shape = _shape(found, places, ends)
+        logs = _logs(cluster, {topic for topic, _ in _places(found, ())})
+    shape = _shape(found, logs)
     if json:
         print_json(shape)
         return
     print_lines(
         f"group {group!r}: {found.state}, {len(found.members)} members, lag {shape['lag']:,}"
+        + (f" ({shape['never_read']} partitions never read)" if shape["never_read"] else "")
         + (f", assigned by {found.assignor}" if found.assignor else "")
     )
     if shape["partitions"]:
         titles = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST")
         rows = [
-            tuple(
-                each[field]
-                for field in (
-                    "topic",
-                    "partition",
-                    "committed_offset",
-                    "end_offset",
-                    "lag",
-                    "member",
-                    "client",
-                    "host",
-                )
+            (
+                each["topic"],
+                each["partition"],
+                "never read" if each["never_read"] and each["lag"] else each["committed_offset"],
+                *(each[field] for field in ("end_offset", "lag", "member", "client", "host")),
             )
             for each in shape["partitions"]
         ]
@@ -188,21 +195,20 @@ def delete(
         print_lines(f"group {group!r} is deleted")
 
 
-def _shape(
-    found: GroupDescription, places: Collection[Place], ends: Mapping[Place, int]
-) -> dict[str, Any]:
+def _shape(found: GroupDescription, logs: Mapping[Place, Bounds]) -> dict[str, Any]:
     owners = {place: member for member in found.members for place in member.places}
-    lags = _lags(found.offsets, ends)
+    lags = _lags(found.offsets, logs)
     partitions = []
-    for place in places:
+    for place in _places(found, logs):
         owner = owners.get(place)
         partitions.append(
             {
                 "topic": place[0],
                 "partition": place[1],
                 "committed_offset": found.offsets.get(place),
-                "end_offset": ends.get(place),
+                "end_offset": logs[place][1] if place in logs else None,
                 "lag": lags.get(place),
+                "never_read": place not in found.offsets,
                 "member": owner.member_id if owner else None,
                 "client": owner.client_id if owner else None,
                 "host": owner.host if owner else None,
@@ -214,6 +220,7 @@ def _shape(
         "type": found.kind,
         "assignor": found.assignor,
         "lag": sum(lags.values()),
+        "never_read": sum(lag > 0 and place not in found.offsets for place, lag in lags.items()),
         "members": [
             {
                 "member": member.member_id,
@@ -228,23 +235,29 @@ def _shape(
     }
 
 
-def _ends(cluster: Cluster, places: Collection[Place]) -> dict[Place, int]:
-    """Where partitions end, of topics that are still there."""
-    from millstream.client.kafka import LATEST
-
-    present = _present(cluster, {topic for topic, _ in places})
-    return cluster.offsets([p for p in places if p[1] in present.get(p[0], ())], LATEST)
+def _places(found: GroupDescription, logs: Collection[Place]) -> list[Place]:
+    """All partitions of the topics that a group reads, and those it knows that are gone."""
+    owned = [place for member in found.members for place in member.places]
+    return sorted({*found.offsets, *owned, *logs})
 
 
-def _present(cluster: Cluster, topics: Collection[str]) -> dict[str, list[int]]:
-    listed = cluster.administration.topics()
-    return {
-        each.name: [one.number for one in each.partitions] for each in listed if each.name in topics
-    }
+def _logs(cluster: Cluster, topics: Collection[str]) -> dict[Place, Bounds]:
+    """Where each partition starts and ends, of those topics that exist."""
+    from millstream.client.kafka import EARLIEST, LATEST
+
+    places = [
+        (each.name, partition.number)
+        for each in cluster.administration.topics()
+        if each.name in topics
+        for partition in each.partitions
+    ]
+    starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    return {place: (starts[place], ends[place]) for place in places}
 
 
-def _lags(offsets: Mapping[Place, int], ends: Mapping[Place, int]) -> dict[Place, int]:
-    return {place: max(ends[place] - at, 0) for place, at in offsets.items() if place in ends}
+def _lags(offsets: Mapping[Place, int], logs: Mapping[Place, Bounds]) -> dict[Place, int]:
+    """What a group has not read; of a partition without a committed offset, all there is."""
+    return {place: max(end - offsets.get(place, start), 0) for place, (start, end) in logs.items()}
 
 
 def _check_empty(cluster: Cluster, group: str) -> None:

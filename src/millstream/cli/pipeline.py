@@ -66,6 +66,7 @@ def run(
     from millstream.spark.pipeline.registry import Registry
     from millstream.spark.pipeline.runner import Runner
     from millstream.spark.pipeline.session import close_session, open_session
+    from millstream.spark.pipeline.spark_log import spark_log
 
     clock = SystemClock()
     with checkpoint.locked(pipeline), _cluster(pipeline) as cluster:
@@ -73,13 +74,18 @@ def run(
         registry.create()
         generation = registry.generation(pipeline.name)
         queries.check_topics(pipeline, cluster)
-        session = open_session(pipeline.name, pipeline.spark, master)
-        try:
-            _analysed(pipeline, session)
-            for topic in queries.written_topics(pipeline):
-                cluster.create_topic(topic, exist_ok=True)
-            is_live = is_drawn(pipeline) and not json
-            with shown(is_live=is_live) as tell:
+        is_live = is_drawn(pipeline) and not json
+        with shown(is_live=is_live) as tell, spark_log(pipeline, is_file=is_live) as log:
+            if is_live:
+                # Java takes seconds to start, and longer on a busy machine.
+                tell({"pipeline": pipeline.name, "state": "starting", "phase": "starting Spark"})
+            session = open_session(pipeline.name, pipeline.spark, master, log=log)
+            try:
+                if is_live:
+                    phase = "checking the file"
+                    tell({"pipeline": pipeline.name, "state": "starting", "phase": phase})
+                _analysed(pipeline, session)
+                queries.ensure_topics(pipeline, cluster)
                 stop = threading.Event()
                 runner = Runner(
                     pipeline,
@@ -93,8 +99,8 @@ def run(
                 )
                 with _ended_by_signals(runner):
                     runner.run()
-        finally:
-            close_session(session)
+            finally:
+                close_session(session)
 
 
 @commands.command()

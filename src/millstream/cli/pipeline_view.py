@@ -95,6 +95,8 @@ def _drawn(snapshot: Snapshot, width: int) -> RenderableType:
         style="not bold",
     )
     parts: list[RenderableType] = [head, table]
+    if snapshot.get("phase"):
+        parts.append(Text(str(snapshot["phase"])))
     lags = sorted(lag_by_topic(snapshot.get("queries", ())).items())
     if lags:
         parts.append(Text("lag  " + "  ".join(f"{topic} {rows:,}" for topic, rows in lags)))

@@ -54,7 +54,10 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Run a broker until it is told to stop by SIGTERM or Ctrl-C. SIGHUP reloads its settings."""
+    """Run a broker until it is told to stop by SIGTERM or Ctrl-C. SIGHUP reloads its settings.
+
+    At a terminal SIGHUP stops it, as a terminal that closes sends it, unless nohup runs it.
+    """
     # Who reloads a broker that has just been started must not end it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     # The broker takes a while to import, and no other command needs it.
@@ -77,7 +80,13 @@ def serve(
 
     settings = read()
     start_logging(settings.telemetry, sys.stderr)
-    app.run(settings, say=_say, reread=read)
+    app.run(settings, say=_say, reread=read, stops_on_hangup=_is_at_terminal())
+
+
+def _is_at_terminal() -> bool:
+    """Whether a terminal that closes is to end the broker; not with nohup."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return sys.stdin is not None and sys.stdin.isatty() and not is_ignored
 
 
 def _say(line: str) -> None:

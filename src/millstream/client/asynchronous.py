@@ -23,12 +23,13 @@ from millstream.client.messages import (
     outgoing,
 )
 from millstream.client.options import DEFAULT_URL, ClientSettings, Options, socket_url
-from millstream.client.plan import LogPlan, Plan, QueuePlan, QueueType
+from millstream.client.plan import GroupPlan, LogPlan, Plan, QueuePlan, QueueType
 from millstream.client.queues import AsyncQueues
 from millstream.client.rest import Rest
 from millstream.client.sending import Sender
 from millstream.client.subscription import AsyncSubscription
 from millstream.client.topics import AsyncTopics
+from millstream.identity import new_name
 
 if TYPE_CHECKING:
     from millstream.client.tracing import ClientTracing
@@ -90,6 +91,7 @@ class AsyncConnection:
         *,
         start: Start | None = None,
         group: str | None = None,
+        cursor: str | None = None,
         subscription: str | None = None,
         type: QueueType | None = None,  # noqa: A002  # Pulsar's word
         partitions: Sequence[int] | None = None,
@@ -99,26 +101,38 @@ class AsyncConnection:
     ) -> AsyncSubscription:
         """Receive messages of a topic.
 
-        Alone or with a `group`: all of them, from `start` on, or from where the group has
-        acknowledged. With the name of a `subscription`: as a queue, whose messages its consumers
-        share and acknowledge one by one.
+        Alone or with a `cursor`: all of them, from `start` on, or from where the cursor was moved
+        by acknowledgements. As a member of a `group`: those of the partitions that the group
+        assigns to it, from where the group has acknowledged. With the name of a `subscription`: as
+        a queue, whose messages its consumers share and acknowledge one by one.
         """
         prefetch = prefetch or self._settings.prefetch
         plan: Plan
-        if subscription is None:
-            if type is not None or consumer is not None:
-                raise ValueError("type and consumer are for queues: give subscription= too")
+        if sum(name is not None for name in (group, cursor, subscription)) > 1:
+            raise ValueError("group=, cursor= and subscription= exclude each other: give one")
+        if subscription is None and (type is not None or consumer is not None):
+            raise ValueError("type and consumer are for queues: give subscription= too")
+        if partitions is not None and (group is not None or subscription is not None):
+            raise ValueError("partitions= is for a reader alone: leave group= or subscription= out")
+        if group is not None:
+            plan = GroupPlan(
+                topic=topic,
+                group=group,
+                member=new_name("millstream"),
+                start=start,
+                prefetch=prefetch,
+                create=create,
+            )
+        elif subscription is None:
             plan = LogPlan(
                 topic=topic,
                 start=start,
-                group=group,
+                cursor=cursor,
                 partitions=partitions,
                 prefetch=prefetch,
                 create=create,
             )
         else:
-            if group is not None or partitions is not None:
-                raise ValueError("group and partitions are for logs: leave subscription= out")
             plan = QueuePlan(
                 topic=topic,
                 name=subscription,

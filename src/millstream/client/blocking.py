@@ -83,6 +83,7 @@ class Connection:
         *,
         start: Start | None = None,
         group: str | None = None,
+        cursor: str | None = None,
         subscription: str | None = None,
         type: QueueType | None = None,  # noqa: A002  # Pulsar's word
         partitions: Sequence[int] | None = None,
@@ -92,15 +93,17 @@ class Connection:
     ) -> Subscription:
         """Receive messages of a topic.
 
-        Alone or with a `group`: all of them, from `start` on, or from where the group has
-        acknowledged. With the name of a `subscription`: as a queue, whose messages its consumers
-        share and acknowledge one by one.
+        Alone or with a `cursor`: all of them, from `start` on, or from where the cursor was moved
+        by acknowledgements. As a member of a `group`: those of the partitions that the group
+        assigns to it, from where the group has acknowledged. With the name of a `subscription`: as
+        a queue, whose messages its consumers share and acknowledge one by one.
         """
         begun = self._thread.call(
             self._connection.subscribe(
                 topic,
                 start=start,
                 group=group,
+                cursor=cursor,
                 subscription=subscription,
                 type=type,
                 partitions=partitions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millstream.client.dead_letters import DeadLetters, Replayed
+from millstream.client.dead_letters import DeadLetters, LetterState, Replayed
 from millstream.client.frames import Start
 from millstream.client.groups import (
     AsyncGroups,
@@ -171,18 +171,41 @@ class Queues:
         partition: int | None = None,
         offset: int = 0,
         limit: int = 100,
+        state: LetterState = "all",
+        counts: bool = False,
     ) -> DeadLetters:
         """Look at dead letters, the oldest first. They stay where they are. Raises NotFound.
 
         Those of a partition from an offset on, or of all: `next_offsets` says where to go on.
         """
         return self._thread.call(
-            self._queues.browse(topic, name, partition=partition, offset=offset, limit=limit)
+            self._queues.browse(
+                topic,
+                name,
+                partition=partition,
+                offset=offset,
+                limit=limit,
+                state=state,
+                counts=counts,
+            )
         )
 
-    def replay(self, topic: str, name: str, *, limit: int = 1000) -> Replayed:
-        """Send dead letters back to the topic, the oldest first that were not yet."""
-        return self._thread.call(self._queues.replay(topic, name, limit=limit))
+    def replay(
+        self,
+        topic: str,
+        name: str,
+        *,
+        limit: int = 1000,
+        message_ids: Sequence[str] | None = None,
+        again: bool = False,
+    ) -> Replayed:
+        """Send dead letters back to the topic, the oldest first that were not yet, or these.
+
+        Raises Conflict for letters of `message_ids` that were sent back before, unless `again`.
+        """
+        return self._thread.call(
+            self._queues.replay(topic, name, limit=limit, message_ids=message_ids, again=again)
+        )
 
     def purge(self, topic: str) -> int:
         """Delete all messages of a topic, as of one for dead letters; how many. Raises NotFound."""

@@ -77,6 +77,11 @@ class Subscription:
         """How many messages retention deleted before they could be read."""
         return self._subscription.skipped_count
 
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """With a group: the partitions that it has assigned to this member."""
+        return self._subscription.assigned
+
     def __iter__(self) -> Self:
         return self
 
@@ -88,12 +93,16 @@ class Subscription:
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message. None when none came in time, or the subscription was closed."""
-        if self._subscription.is_queue and self._attachment != self._subscription.attachment:
+        subscription = self._subscription
+        if subscription.is_shared and self._attachment != subscription.attachment:
             self._brought.clear()
         try:
-            return self._brought.popleft()
+            while not subscription.is_assigned((message := self._brought.popleft()).partition):
+                # Meanwhile the group has given it to another member.
+                pass
         except IndexError:
             return self._wait(timeout_s)
+        return message
 
     def receive_many(self, limit: int, timeout_s: float | None = None) -> list[Message]:
         """All messages that are there, up to a limit; waits for the first of them."""

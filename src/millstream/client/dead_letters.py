@@ -7,20 +7,35 @@ from __future__ import annotations
 
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from millstream.client.messages import Headers, Received
+
+LetterState = Literal["all", "outstanding", "replayed"]
+"""Which letters to look at."""
 
 
 class DeadLetter(Received):
     """A message of a dead letter topic. `delivery_count` says how often it came in vain."""
 
-    __slots__ = ("reason", "source_offset", "source_partition")
+    __slots__ = ("is_replayed", "reason", "source_offset", "source_partition")
 
     source_partition: int | None
     source_offset: int | None
     reason: str
     """What who refused it last said."""
+    is_replayed: bool
+    """Whether it was sent back to its topic."""
+
+
+class LetterCounts(NamedTuple):
+    """How many letters a queue has."""
+
+    outstanding: int
+    """Those that were not sent back."""
+    replayed: int
+    is_complete: bool
+    """False where there are too many to look at: there may be more."""
 
 
 class DeadLetters(NamedTuple):
@@ -30,6 +45,8 @@ class DeadLetters(NamedTuple):
     letters: tuple[DeadLetter, ...]
     next_offsets: dict[int, int]
     """By partition, where to look on; where that is where the look began, no more are there."""
+    counts: LetterCounts | None = None
+    """Where they were asked for."""
 
 
 class UnsentLetter(NamedTuple):
@@ -59,10 +76,12 @@ def replayed(answer: dict[str, Any]) -> Replayed:
 def dead_letters(answer: dict[str, Any]) -> DeadLetters:
     """Those in an answer of the broker in which values and keys are in base64."""
     topic = answer["topic"]
+    counts = answer.get("counts")
     return DeadLetters(
         topic,
         tuple(_letter(topic, shape) for shape in answer["messages"]),
         {int(partition): offset for partition, offset in answer["next_offsets"].items()},
+        None if counts is None else LetterCounts(**counts),
     )
 
 
@@ -80,6 +99,7 @@ def _letter(topic: str, shape: dict[str, Any]) -> DeadLetter:
     letter.source_partition = shape["source_partition"]
     letter.source_offset = shape["source_offset"]
     letter.reason = shape["reason"]
+    letter.is_replayed = shape["replayed"]
     return letter
 
 

@@ -36,12 +36,14 @@ class GroupOffset(NamedTuple):
 
     topic: str
     partition: int
-    offset: int
-    """Of the message that comes next."""
+    offset: int | None
+    """Of the message that comes next; None where nothing was committed."""
     end_offset: int | None
     lag: int | None
     """Messages that it has not had; None where the topic is gone."""
     metadata: str
+    never_read: bool
+    """Whether it has committed nothing of this partition: then all messages are its lag."""
 
 
 class GroupDescription(NamedTuple):

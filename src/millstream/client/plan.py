@@ -23,13 +23,14 @@ class LogPlan:
 
     topic: str
     start: Start | None
-    group: str | None
+    cursor: str | None
     partitions: Sequence[int] | None
     prefetch: int
     create: bool
 
     has_credit: ClassVar = True
     is_cumulative: ClassVar = True
+    is_shared: ClassVar = False
 
     def __post_init__(self) -> None:
         """Raises TypeError, ValueError."""
@@ -46,8 +47,8 @@ class LogPlan:
         frame: Frame = {"op": "subscribe", "topic": self.topic, "prefetch": self.prefetch}
         if self.partitions is not None:
             frame["partitions"] = list(self.partitions)
-        if self.group is not None:
-            frame["group"] = self.group
+        if self.cursor is not None:
+            frame["group"] = self.cursor
         if is_first:
             if self.start is not None:
                 frame["from"] = start_of(self.start)
@@ -60,10 +61,63 @@ class LogPlan:
 
     def check(self, operation: str) -> None:
         """Raises ValueError if it can do no such thing."""
-        if operation == "ack" and self.group is None:
-            raise ValueError("nothing to acknowledge: subscribe with group= or subscription=")
-        if operation in ("nack", "extend"):
-            raise ValueError(f"only messages of a queue can {operation}: give subscription=")
+        if operation == "ack" and self.cursor is None:
+            raise ValueError(
+                "nothing to acknowledge: subscribe with cursor=, group= or subscription="
+            )
+        _check_no_queue(operation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """Reads those partitions of a topic that the group assigns to it, from where the group is."""
+
+    topic: str
+    group: str
+    member: str
+    """Its id in the group, over all connections."""
+    start: Start | None
+    prefetch: int
+    create: bool
+
+    has_credit: ClassVar = True
+    is_cumulative: ClassVar = True
+    is_shared: ClassVar = True
+
+    def __post_init__(self) -> None:
+        """Raises TypeError, ValueError."""
+        if self.start is not None:
+            start_of(self.start)
+
+    @property
+    def credit_messages(self) -> int:
+        """How many messages are dealt with before the broker is told so."""
+        return max(1, self.prefetch // _CREDITS_PER_PREFETCH)
+
+    def steps(self, _: Mapping[int, int], *, is_first: bool) -> list[Frame]:
+        """Over a new connection it is the same member, and takes the place of the one before."""
+        frame: Frame = {
+            "op": "subscribe",
+            "topic": self.topic,
+            "group": self.group,
+            "share": True,
+            "member": self.member,
+            "prefetch": self.prefetch,
+        }
+        if self.start is not None:
+            frame["from"] = start_of(self.start)
+        if self.create and is_first:
+            frame["create"] = True
+        return [frame]
+
+    def check(self, operation: str) -> None:
+        """Raises ValueError if it can do no such thing."""
+        _check_no_queue(operation)
+
+
+def _check_no_queue(operation: str) -> None:
+    if operation in ("nack", "extend"):
+        raise ValueError(f"only messages of a queue can {operation}: give subscription=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +133,7 @@ class QueuePlan:
 
     has_credit: ClassVar = False
     is_cumulative: ClassVar = False
+    is_shared: ClassVar = True
     credit_messages: ClassVar = 0
 
     def __post_init__(self) -> None:
@@ -106,4 +161,4 @@ class QueuePlan:
             raise ValueError("a queue has no position to seek: subscribe without subscription=")
 
 
-Plan = LogPlan | QueuePlan
+Plan = LogPlan | GroupPlan | QueuePlan

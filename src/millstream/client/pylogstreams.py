@@ -7,37 +7,39 @@
     print(client.consume())
 
 What is produced is sent by a thread, many messages at once; `produce` waits while
-`outgoing_buffer_capacity` of them are unsent. `flush` returns when all were handed to the system,
-`close` when the broker has stored them. A program that ends closes its clients first.
+`outgoing_buffer_capacity` of them are unsent. `flush` and `close` return when the broker has
+answered that everything is on its disk. A program that ends closes its clients first.
 
-Invariant: commands reach the broker in the order in which they were given. Asked to, the broker
-hangs up in good order when it has stored all that was sent before; until then what it delivers is
-read. If it refuses a message it resets the connection. Whoever produces, flushes or closes after
-that is told so.
+Invariant: commands reach the broker in the order in which they were given. Only the answer to `SYN`
+proves that messages are stored: an orderly end of the connection does not, because the system sends
+it for a broker that was killed, too. If the broker refuses a message it resets the connection.
+Whoever produces, flushes or closes after that is told so.
 """
 
 from __future__ import annotations
 
 import atexit
-import fcntl
 import select
 import socket
 import struct
 import sys
-import termios
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import ClassVar, Self
 from zlib import crc32
 
+from millstream.clock import MonotonicClock
 from millstream.errors import ClientClosed, HungUp, InvalidName, Unreachable
 from millstream.settings.names import check_topic_name
 
 _RECEIVE_BYTES = 256 * 1024
 _CONNECT_S = 10.0
 _CLOSE_S = 30.0
-_LOOK_S = 0.01
+_FLUSHED = b"flush-"
+"""How the answers to `flush` begin; the other answers are client ids."""
+_clock = MonotonicClock()
 _UNKNOWN = "surrogateescape"
 # Where the system has it, also seen behind what was not yet read. Others tell it as POLLHUP.
 _HUNG_UP: int = getattr(select, "POLLRDHUP", 0)
@@ -71,6 +73,7 @@ class Client:
             heartbeat=_frame(b"PNG"),
             heartbeat_s=self.ping_interval,
         )
+        self._flushes = count(1)
         self._has_produced = False
         self._is_closed = False
         _open_clients.add(self)
@@ -89,7 +92,7 @@ class Client:
         Raises HungUp.
         """
         self._outbox.put(_frame(b"REG"))
-        client_id = self._inbox.take_answer()
+        client_id = self._inbox.take_client_id()
         if client_id is None:
             raise self._lost()
         self.login(client_id.decode())
@@ -151,11 +154,21 @@ class Client:
     # Ending
 
     def flush(self, timeout: float | None = None) -> None:
-        """Return when everything was handed to the system. Raises HungUp, TimeoutError.
+        """Return when the broker has everything that was produced on its disk.
 
-        Whether the broker has refused something that it read just now, only `close` can tell.
+        Raises HungUp if it may not have it, and TimeoutError if it has not answered in time. Until
+        then, messages may be lost with the broker's process, the network or this one.
         """
+        deadline_s = None if timeout is None else _clock.now_ms() / 1000 + timeout
+        if not self._outbox.has_begun:
+            self._outbox.flush(timeout)
+            return
+        token = _FLUSHED + b"%d" % next(self._flushes)
+        self._outbox.put(_frame(b"SYN " + token))
         self._outbox.flush(timeout)
+        left_s = None if deadline_s is None else max(deadline_s - _clock.now_ms() / 1000, 0)
+        if not self._inbox.await_flushed(token, left_s):
+            raise self._lost()
 
     def close(self) -> None:
         """Send everything, wait until the broker has stored it, and hang up. Safe to call twice.
@@ -167,10 +180,15 @@ class Client:
         self._is_closed = True
         _open_clients.discard(self)
         try:
-            is_taken = self._outbox.close(_CLOSE_S) and self._inbox.drain(_CLOSE_S)
-            if self._has_produced and not is_taken:
-                raise self._lost()
+            if self._has_produced:
+                self.flush(_CLOSE_S)
+        except TimeoutError:
+            reason = f"no answer within {_CLOSE_S:g} s"
+            raise HungUp(address=self.address, reason=reason) from None
         finally:
+            if self._outbox.close(_CLOSE_S):
+                # Closed with something unread, the connection would be reset, and commands lost.
+                self._inbox.drain(_CLOSE_S)
             self._socket.close()
 
     def _lost(self) -> HungUp:
@@ -205,6 +223,11 @@ class _Outbox:
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="pylogstreams-sender", daemon=True)
         self._thread.start()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was any command."""
+        return self._has_begun
 
     @property
     def has_unsent(self) -> bool:
@@ -297,38 +320,89 @@ class _Outbox:
 
 
 class _Inbox:
-    """What was received. For one thread at a time."""
+    """What was received.
+
+    Of the threads that wait for something, one reads, and hands the others what is for them.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._received = bytearray()
         self._position = 0
-        # Deliveries that came before an answer.
-        self._early: deque[bytes] = deque()
-        # The system tells of it once.
-        self._is_reset = False
+        # Only with `_changed` held.
+        self._deliveries: deque[bytes] = deque()
+        self._client_ids: deque[bytes] = deque()
+        self._flushed: set[bytes] = set()
+        self._is_reading = False
+        self._has_ended = False
+        self._changed = threading.Condition()
 
     def take_delivery(self, timeout: float | None) -> bytes | None:
-        """The next delivery; None when the broker has hung up."""
-        if self._early:
-            return self._early.popleft()
-        return self._frame(timeout)
+        """The next delivery; None when the broker has hung up. Raises TimeoutError."""
+        if not self._wait_for(lambda: bool(self._deliveries), timeout):
+            return None
+        return self._deliveries.popleft()
 
-    def take_answer(self) -> bytes | None:
-        """The next frame that is no delivery: of all frames it alone has no space."""
-        while (frame := self._frame(None)) is not None and b" " in frame:
-            self._early.append(frame)
-        return frame
+    def take_client_id(self) -> bytes | None:
+        """The answer to REG; None when the broker has hung up."""
+        if not self._wait_for(lambda: bool(self._client_ids), None):
+            return None
+        return self._client_ids.popleft()
 
-    def drain(self, timeout: float) -> bool:
-        """Read all there is, until the broker hangs up; whether it has read all that was sent."""
+    def await_flushed(self, token: bytes, timeout: float | None) -> bool:
+        """Whether SYN with a token was answered before the broker hung up. Raises TimeoutError."""
+        is_flushed = self._wait_for(lambda: token in self._flushed, timeout)
+        self._flushed.discard(token)
+        return is_flushed
+
+    def drain(self, timeout: float) -> None:
+        """Read all there is, until the broker hangs up."""
         self._socket.settimeout(timeout)
         try:
             while self._socket.recv(_RECEIVE_BYTES):
                 pass
-        except ConnectionError:
-            return False
-        return not self._is_reset and _has_all_arrived(self._socket, timeout)
+        except OSError:
+            return
+
+    def _wait_for(self, is_there: Callable[[], bool], timeout: float | None) -> bool:
+        """Read until something is there; False when the broker hangs up first."""
+        deadline_s = None if timeout is None else _clock.now_ms() / 1000 + timeout
+        with self._changed:
+            while not is_there():
+                if self._has_ended:
+                    return False
+                left_s = None if deadline_s is None else max(deadline_s - _clock.now_ms() / 1000, 0)
+                if not self._is_reading:
+                    self._read_frame(left_s)
+                elif not self._changed.wait(left_s):
+                    raise TimeoutError(f"nothing came within {timeout:g} s")
+            return True
+
+    def _read_frame(self, timeout: float | None) -> None:
+        """Read a frame while others may look for what there is already."""
+        self._is_reading = True
+        self._changed.release()
+        frame: bytes | None = None
+        has_ended = False
+        try:
+            frame = self._frame(timeout)
+            has_ended = frame is None
+        finally:
+            self._changed.acquire()
+            self._is_reading = False
+            self._has_ended = self._has_ended or has_ended
+            if frame is not None:
+                self._sort_in(frame)
+            self._changed.notify_all()
+
+    def _sort_in(self, frame: bytes) -> None:
+        # Of all frames only deliveries have a space.
+        if b" " in frame:
+            self._deliveries.append(frame)
+        elif frame.startswith(_FLUSHED):
+            self._flushed.add(frame)
+        else:
+            self._client_ids.append(frame)
 
     def _frame(self, timeout: float | None) -> bytes | None:
         head = self._exactly(4, timeout)
@@ -365,7 +439,6 @@ class _Inbox:
         except TimeoutError:
             raise
         except OSError:
-            self._is_reset = True
             return b""
 
 
@@ -374,23 +447,6 @@ def _wait_readable(connection: socket.socket, timeout: float) -> None:
     poll.register(connection, select.POLLIN)
     if not poll.poll(timeout * 1000):
         raise TimeoutError(f"no message within {timeout:g} s")
-
-
-def _has_all_arrived(connection: socket.socket, timeout: float) -> bool:
-    """Whether all that we sent was there when the other side hung up, which it has.
-
-    What comes later is never confirmed, but answered with a reset. And who hangs up with something
-    unread does not do so in good order.
-    """
-    poll = select.poll()
-    # For errors alone, of which a reset is one.
-    poll.register(connection, 0)
-    for _ in range(round(timeout / _LOOK_S)):
-        if not struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]:
-            return True
-        if poll.poll(_LOOK_S * 1000):
-            return False
-    return False
 
 
 def _frame(content: bytes) -> bytes:

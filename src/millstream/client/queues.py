@@ -6,9 +6,16 @@ have happened.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millstream.client.dead_letters import DeadLetters, Replayed, dead_letters, replayed
+from millstream.client.dead_letters import (
+    DeadLetters,
+    LetterState,
+    Replayed,
+    dead_letters,
+    replayed,
+)
 from millstream.client.messages import Span, span_ms
 from millstream.client.plan import QueueType
 from millstream.client.rest import Rest, path_part
@@ -103,20 +110,39 @@ class AsyncQueues:
         partition: int | None = None,
         offset: int = 0,
         limit: int = 100,
+        state: LetterState = "all",
+        counts: bool = False,
     ) -> DeadLetters:
         """Look at dead letters, the oldest first. They stay where they are. Raises NotFound.
 
         Those of a partition from an offset on, or of all: `next_offsets` says where to go on.
         """
         query: dict[str, str | int] = {"limit": limit, "offset": offset, "encoding": "base64"}
+        query["state"] = state
+        if counts:
+            query["counts"] = "true"
         if partition is not None:
             query["partition"] = partition
         return dead_letters(await self._rest.ask("GET", f"{_path(topic, name)}/dlq", query=query))
 
-    async def replay(self, topic: str, name: str, *, limit: int = 1000) -> Replayed:
-        """Send dead letters back to the topic, the oldest first that were not yet."""
+    async def replay(
+        self,
+        topic: str,
+        name: str,
+        *,
+        limit: int = 1000,
+        message_ids: Sequence[str] | None = None,
+        again: bool = False,
+    ) -> Replayed:
+        """Send dead letters back to the topic, the oldest first that were not yet, or these.
+
+        Raises Conflict for letters of `message_ids` that were sent back before, unless `again`.
+        """
         path = f"{_path(topic, name)}/dlq/replay"
-        return replayed(await self._rest.ask("POST", path, {"limit": limit}))
+        wanted: dict[str, object] = {"limit": limit}
+        if message_ids is not None:
+            wanted = {"message_ids": list(message_ids), "again": again}
+        return replayed(await self._rest.ask("POST", path, wanted))
 
     async def purge(self, topic: str) -> int:
         """Delete all messages of a topic, as of one for dead letters; how many. Raises NotFound."""

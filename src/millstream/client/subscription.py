@@ -2,7 +2,8 @@
 
 A bounded number of messages is fetched ahead. One that reads a log keeps the position of what it
 has handed out and goes on there over a new connection, so that nothing comes twice or never. One
-on a queue attaches again: what was not acknowledged may come again, to this consumer or another.
+on a queue, or of a group, attaches again: what was not acknowledged may come again, to this
+consumer or another.
 So does one that the broker ends because it cannot go on just now.
 
 Invariant: messages of a partition are handed out in the order in which the broker sent them.
@@ -23,7 +24,7 @@ from millstream.client.failures import failure_of, is_passing
 from millstream.client.frames import Delivered, Frame, Start, delivered, positions_of, start_of
 from millstream.client.link import Link
 from millstream.client.messages import Received, Span, span_ms
-from millstream.client.plan import Plan
+from millstream.client.plan import GroupPlan, Plan
 from millstream.client.requests import Answered
 from millstream.client.settling import ACK, Settled, Settlement, Settler
 from millstream.errors import AnswerLost, ClientClosed, Conflict, MillstreamError, TimedOut
@@ -57,7 +58,7 @@ class AsyncMessage(Received):
         self._subscription = subscription
 
     def ack(self) -> Settled:
-        """It is dealt with. With a group: so is all before it in its partition.
+        """It is dealt with. With a cursor or a group: so is all before it in its partition.
 
         Takes effect also if not awaited; awaited, it returns when it is on the broker's disk.
         """
@@ -87,6 +88,8 @@ class AsyncSubscription:
         self.tracing = tracing
         self.skipped_count = 0
         """How many messages retention deleted before they could be read."""
+        self.assigned: tuple[int, ...] = ()
+        """With a group: the partitions that it has assigned to this member."""
         self._link = link
         self._plan = plan
         self._timeout_s = timeout_s
@@ -116,6 +119,15 @@ class AsyncSubscription:
     @property
     def is_queue(self) -> bool:
         return not self._plan.has_credit
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether what was fetched ahead may go to others when the connection is lost."""
+        return self._plan.is_shared
+
+    def is_assigned(self, partition: int) -> bool:
+        """Whether messages of a partition are still for this subscription."""
+        return not isinstance(self._plan, GroupPlan) or partition in self.assigned
 
     async def begin(self) -> None:
         """Raises what the broker has against it."""
@@ -233,6 +245,8 @@ class AsyncSubscription:
                 "topic %s partition %d: offsets %d to %d were deleted before they were read",
                 *(self.topic, gap["partition"], gap["from"], gap["to"] - 1),
             )
+        elif "assigned" in frame:
+            self._on_assigned(frame["assigned"])
         elif "error" in frame:
             error = failure_of(frame["error"])
             if is_passing(error):
@@ -240,6 +254,15 @@ class AsyncSubscription:
             else:
                 self.fail(error)
         self._wake()
+
+    def _on_assigned(self, numbers: list[int]) -> None:
+        """The group has assigned partitions: of others nothing is handed out any more."""
+        self.assigned = tuple(numbers)
+        kept = deque(message for message in self._ready if message.partition in numbers)
+        self._uncredited += len(self._ready) - len(kept)
+        self._ready = kept
+        for number in [each for each in self._acked if each not in numbers]:
+            del self._acked[number]
 
     async def attach(self) -> None:
         if self._is_interrupted:
@@ -313,6 +336,8 @@ class AsyncSubscription:
             self._positions.update(positions_of(result))
         self._ready.clear()
         self._uncredited = 0
+        if self._plan.is_shared:
+            self._acked.clear()
         self._settled = self._settler.unanswered() if self.is_queue else set()
         self.attachment += 1
         self._is_attached.set()

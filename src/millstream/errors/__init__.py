@@ -35,6 +35,7 @@
     │   ├── InvalidMessageId     no message of the topic has this id
     │   ├── MissingExtra         packages are not installed; install the extra that has them
     │   ├── JavaMissing          Spark needs a Java that is not there
+    │   ├── NoTargetTopic        create the topic that Spark is to write to
     │   ├── InvalidOption        an option of a Spark reader or writer cannot have this value
     │   ├── QueryUnnamed         a stream that is written once needs a name
     │   ├── UnknownOption        a Spark reader or writer has no option of this name
@@ -193,6 +194,7 @@ from millstream.errors.spark import (
     InvalidOption,
     JavaMissing,
     MissingExtra,
+    NoTargetTopic,
     ReadStalled,
     UnknownOption,
 )
@@ -277,6 +279,7 @@ __all__ = [
     "InvalidTransactionTimeout",
     "JavaMissing",
     "LimitReached",
+    "NoTargetTopic",
     "MalformedMessage",
     "MemberIdRequired",
     "MemberTooLarge",

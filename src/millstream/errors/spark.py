@@ -38,6 +38,21 @@ class JavaMissing(InvalidRequest):
 
 
 @dataclass(eq=False, kw_only=True)
+class NoTargetTopic(InvalidRequest):
+    """A topic is to be written to that is not there, and that no broker creates by itself."""
+
+    topic: str
+    bootstrap: str
+
+    def __str__(self) -> str:
+        return (
+            f"there is no topic {self.topic!r} to write to, and the broker does not create topics "
+            f"by itself (auto.create.topics.enable): create it with `millstream topic create "
+            f"{self.topic} --bootstrap {self.bootstrap}`"
+        )
+
+
+@dataclass(eq=False, kw_only=True)
 class InvalidOption(InvalidRequest):
     """An option of a reader or writer has a value that it cannot take."""
 

@@ -10,6 +10,7 @@ from millstream.settings.domain import INT_MAX, LONG_MAX, Address, Whole
 
 _MIB = 1024**2
 _HOST = re.compile(r"\*|[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,25 @@ class HostNames:
         return isinstance(value, frozenset) and all(map(_HOST.fullmatch, value))
 
 
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins of web pages, in any case, written with commas between them."""
+
+    expected: str = (
+        "origins such as https://app.example:8443, with commas between them, or * for any"
+    )
+
+    def convert(self, raw: object) -> object:
+        if isinstance(raw, str):
+            raw = raw.split(",") if raw.strip() else []
+        if isinstance(raw, list) and all(isinstance(origin, str) for origin in raw):
+            return frozenset(origin.strip().lower() for origin in raw)
+        return raw
+
+    def contains(self, value: object) -> bool:
+        return isinstance(value, frozenset) and all(map(_ORIGIN.fullmatch, value))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:
     """Where the door is, and how much its clients may ask of it."""
@@ -46,6 +66,14 @@ class HttpSettings:
         HostNames(),
         "Names by which clients may call the broker, besides localhost and addresses; * is any. "
         "Without it: on a loopback address none, elsewhere any.",
+        needs_restart=True,
+    )
+    allowed_origins: frozenset[str] = setting(
+        "http.allowed.origins",
+        frozenset(),
+        Origins(),
+        "Origins whose web pages may use REST, server-sent events and WebSockets, besides the "
+        "broker's own; * is any.",
         needs_restart=True,
     )
     request_header_max_bytes: int = setting(

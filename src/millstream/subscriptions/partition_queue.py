@@ -3,7 +3,8 @@
 A message is read from the log and is ready; or it is for later, and then only its offset and time
 are kept. Taken, it is in flight until it is acknowledged, refused, released or out of time. In the
 latter cases it is read again, at once or after a while, or it is dead. Time comes as an argument:
-that of timeouts, and that of the wall for messages that were sent for later.
+that of the steady clock for timeouts and delays, and that of the wall clock for messages that were
+sent for a date.
 
 Invariant: every offset below `position` is done, or in exactly one of: ready, in flight, a schedule
 that is to bring it back, `again`, or dead. Offsets in ready or `again` may be done meanwhile.
@@ -20,14 +21,13 @@ from typing import NamedTuple
 
 from millstream.records.record import Record
 from millstream.settings.domain import LONG_MAX
+from millstream.subscriptions.delivery_time import LATEST_MS, due_time
 from millstream.subscriptions.lanes import ANY_LANE
 from millstream.subscriptions.progress import Failure, Progress
 from millstream.subscriptions.ready_messages import LaneOf, ReadyMessages
 from millstream.subscriptions.schedule import Schedule
 from millstream.subscriptions.subscription import SubscriptionSettings
 
-DELIVER_AT = "millstream-deliver-at"
-"""The header of a message that is for later: milliseconds since the epoch, as text."""
 NOBODY = 0
 """Who holds a message that was received without a consumer."""
 LONGEST_REASON = 200
@@ -35,8 +35,6 @@ LONGEST_REASON = 200
 OUT_OF_TIME = "not acknowledged in time"
 
 _MOST_DELIVERIES = 2**31 - 1
-_LATEST_MS = 1 << 50
-_LONGEST_TIME = 20
 
 
 class Flight(NamedTuple):
@@ -69,11 +67,13 @@ class PartitionQueue:
     __slots__ = (
         "_again",
         "_deadlines",
+        "_delayed",
         "_is_keyed",
         "_keys",
         "_later",
         "_refused",
         "_settings",
+        "_started_ms",
         "_tally",
         "dead",
         "flights",
@@ -89,8 +89,14 @@ class PartitionQueue:
         progress: Progress,
         tally: Tally,
         lane_of: LaneOf | None = None,
+        *,
+        started_ms: int,
     ) -> None:
-        """With `lane_of`, a message is for the consumer that it names only."""
+        """With `lane_of`, a message is for the consumer that it names only.
+
+        `started_ms` is when the process started, by its steady clock.
+        """
+        self._started_ms = started_ms
         self._settings = settings
         self.progress = progress
         self.position = progress.floor
@@ -106,6 +112,7 @@ class PartitionQueue:
         self._again: list[int] = []
         self._deadlines = Schedule()
         self._refused = Schedule()
+        self._delayed = Schedule()
         self._later = Schedule()
         # By key, who has messages of it, and how many.
         self._keys: dict[bytes, tuple[int, int]] = {}
@@ -125,7 +132,7 @@ class PartitionQueue:
     @property
     def later_count(self) -> int:
         """How many wait for the time at which they were to be delivered."""
-        return len(self._later)
+        return len(self._later) + len(self._delayed)
 
     @property
     def refused_count(self) -> int:
@@ -133,7 +140,7 @@ class PartitionQueue:
         return len(self._refused)
 
     def next_ms(self) -> int | None:
-        """When `tick` has something to do, at the earliest, but for messages for later."""
+        """When `tick` has something to do, at the earliest, but for messages sent for later."""
         times = [at for at in (self._deadlines.next_ms, self._refused.next_ms) if at is not None]
         return min(times, default=None)
 
@@ -142,8 +149,12 @@ class PartitionQueue:
         at_ms = self._deadlines.next_ms
         return at_ms is not None and at_ms <= now_ms
 
+    def next_delayed_ms(self) -> int | None:
+        """When the first message that was sent with a delay is due, by the steady clock."""
+        return self._delayed.next_ms
+
     def next_later_ms(self) -> int | None:
-        """The same for those, by the wall's time."""
+        """When the first message that was sent for a date is due, by the wall clock."""
         return self._later.next_ms
 
     # Reading
@@ -172,10 +183,18 @@ class PartitionQueue:
             if failure.due_ms > now_ms:
                 self._refused.add(failure.due_ms, offset)
                 return
-        if record.headers and (at_ms := deliver_at(record)) is not None and at_ms > wall_ms:
-            self._later.add(at_ms, offset)
+            # It was delivered before, so it was due, whatever the wall clock reads now.
+        elif record.headers and self._must_wait(record, now_ms, wall_ms):
             return
         self.ready.append(record)
+
+    def _must_wait(self, record: Record, now_ms: int, wall_ms: int) -> bool:
+        """Whether a message is for later; if so, it is scheduled."""
+        due = due_time(record, started_ms=self._started_ms)
+        if due is None or due.at_ms <= (now_ms if due.is_steady else wall_ms):
+            return False
+        (self._delayed if due.is_steady else self._later).add(due.at_ms, record.offset)
+        return True
 
     @property
     def first_again(self) -> int | None:
@@ -198,12 +217,25 @@ class PartitionQueue:
             taken.append(heappop(self._again))
         return taken
 
-    def feed_again(self, offsets: Collection[int], found: Mapping[int, Record]) -> None:
-        """What was read of them. What is not there any more is done."""
-        for offset in offsets:
-            if offset not in found:
+    def feed_again(
+        self, offsets: Collection[int], found: Mapping[int, Record], *, now_ms: int, wall_ms: int
+    ) -> None:
+        """What was read of them. What is not there any more is done.
+
+        A date is compared with the wall clock again: it may have been set back.
+        """
+        due: list[Record] = []
+        for offset in sorted(offsets):
+            record = found.get(offset)
+            if record is None:
                 self.progress.miss(offset)
-        self.ready.merge([found[offset] for offset in sorted(offsets) if offset in found])
+            elif (
+                not record.headers
+                or self.progress.failure(offset) is not None
+                or not self._must_wait(record, now_ms, wall_ms)
+            ):
+                due.append(record)
+        self.ready.merge(due)
 
     def put_back(self, offsets: Iterable[int]) -> None:
         """They are to be read again."""
@@ -370,7 +402,8 @@ class PartitionQueue:
             count += 1
             if self._is_deadline(at_ms, offset):
                 self._fail(offset, now_ms, 0, OUT_OF_TIME)
-        for schedule, time_ms in ((self._refused, now_ms), (self._later, wall_ms)):
+        schedules = ((self._refused, now_ms), (self._delayed, now_ms), (self._later, wall_ms))
+        for schedule, time_ms in schedules:
             due = schedule.pop_due(time_ms, limit - count)
             count += len(due)
             self.put_back(offset for _, offset in due)
@@ -391,7 +424,7 @@ class PartitionQueue:
         is_dead = self._settings.is_dead(count)
         # Only the reason of the last one is ever told: others would cost with every change nearby.
         kept_reason = reason[:LONGEST_REASON] if is_dead else ""
-        failure = Failure(count, min(now_ms + wait_ms, _LATEST_MS), kept_reason)
+        failure = Failure(count, min(now_ms + wait_ms, LATEST_MS), kept_reason)
         self.progress.fail(offset, failure)
         if is_dead:
             self.dead[offset] = failure
@@ -404,17 +437,3 @@ class PartitionQueue:
         """A message has gone to the dead letters, and is done."""
         if self.dead.pop(offset, None) is not None:
             self.progress.bury(offset)
-
-
-def deliver_at(record: Record) -> int | None:
-    """When a message is to be delivered, by the wall's time; None for at once.
-
-    What is no time is taken for none: nothing is held back because a sender could not count.
-    """
-    for name, value in record.headers:
-        if name == DELIVER_AT and value is not None:
-            text = bytes(value)
-            return (
-                min(int(text), _LATEST_MS) if text.isdigit() and len(text) < _LONGEST_TIME else None
-            )
-    return None

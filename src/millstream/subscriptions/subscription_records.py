@@ -115,13 +115,16 @@ def encode_subscription(topic: str, name: str, settings: SubscriptionSettings | 
     return key, _packed(value, _VERSION)
 
 
-def encode_changes(topic: str, name: str, partition: int, changes: Changes) -> list[Entry]:
-    """What is to be stored of a partition."""
+def encode_changes(
+    topic: str, name: str, partition: int, changes: Changes, *, wall_ahead_ms: int = 0
+) -> list[Entry]:
+    """What is to be stored of a partition; times are stored by the wall clock."""
     entries: list[Entry] = []
     if changes.head is not None:
         entries.append(encode_head(topic, name, partition, changes.head))
     for number, block in changes.blocks.items():
-        entries.append(encode_block(topic, name, partition, number, block))
+        entry = encode_block(topic, name, partition, number, block, wall_ahead_ms=wall_ahead_ms)
+        entries.append(entry)
     return entries
 
 
@@ -133,7 +136,15 @@ def encode_head(topic: str, name: str, partition: int, head: Head | None) -> Ent
     return key, _packed(value, _VERSION)
 
 
-def encode_block(topic: str, name: str, partition: int, number: int, block: Block | None) -> Entry:
+def encode_block(
+    topic: str,
+    name: str,
+    partition: int,
+    number: int,
+    block: Block | None,
+    *,
+    wall_ahead_ms: int = 0,
+) -> Entry:
     key = _packed(BlockKey(topic=topic, name=name, partition=partition, number=number), _BLOCK)
     if block is None:
         return key, None
@@ -144,7 +155,7 @@ def encode_block(topic: str, name: str, partition: int, number: int, block: Bloc
             StoredFailure(
                 index=offset % BLOCK_OFFSETS,
                 deliveries=failure.deliveries,
-                due_ms=failure.due_ms,
+                due_ms=max(failure.due_ms + wall_ahead_ms, 0),
                 reason=failure.reason,
             )
             for offset, failure in block.failures.items()

@@ -222,7 +222,13 @@ COMMITTED = _gauge(
 LAG = _gauge(
     "millstream_group_lag",
     "group topic partition",
-    "Offsets between what a group has committed and the end of the log.",
+    "Offsets between what a group has committed and the end of the log, or all of a partition that "
+    "it has never read.",
+)
+NEVER_READ = _gauge(
+    "millstream_group_never_read",
+    "group topic partition",
+    "The lag of partitions of which a group has committed nothing, while it has of their topic.",
 )
 
 # Queues

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from millstream.broker import letter_replay
+from millstream.broker import letter_browsing, letter_replay
 from millstream.broker.broker import Broker
-from millstream.broker.letter_replay import Replayed, ReplayLimits
+from millstream.broker.letter_browsing import ReplayLimits
+from millstream.broker.letter_replay import Replayed
 from millstream.broker.sending import NewRecord
-from millstream.errors import DiskFull, MillstreamError
+from millstream.errors import DiskFull, MillstreamError, SubscriptionConflict
 from tests.fakes.subscription_home import SubscriptionHome, new_disk
 
 Home = SubscriptionHome
@@ -94,12 +97,22 @@ def test_letters_far_behind_those_of_others_are_found_and_sent_in_pieces() -> No
         assert replay(home, broker, limit=4, limits=limits) == Replayed(4, [], has_more=True)
         assert replay(home, broker, limits=limits) == Replayed(1, [], has_more=False)
         assert sent_back(home, 5) == values
-        browse = letter_replay.browse(broker, "t", "s", {0: 3}, limit=9, limits=limits)
+        browse = letter_browsing.browse(broker, "t", "s", {0: 3}, limit=9, limits=limits)
         found = home.run(browse)
         assert ([each.message_id for each in found.letters], found.next_offsets) == (
             ["0:3", "0:4"],
             {0: 15},
         )
+
+
+def test_letters_that_could_not_be_marked_are_not_sent() -> None:
+    with dead(*(b"%d" % number for number in range(200))) as (home, broker):
+        broker.groups.settings = replace(broker.groups.settings, offset_metadata_max_bytes=40)
+        some = [(0, offset) for offset in random.Random(3).sample(range(200), 60)]
+        with pytest.raises(SubscriptionConflict, match="out of order"):
+            home.run(letter_replay.replay_some(broker, "t", "s", some))
+        assert sent_back(home, 200) == []
+        assert replay(home, broker) == Replayed(200, [], has_more=False)
 
 
 def test_how_far_letters_were_sent_back_is_not_forgotten_with_old_offsets() -> None:

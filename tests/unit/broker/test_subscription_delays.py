@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from millstream.settings.subscriptions import SubscriptionLimits
-from millstream.subscriptions.partition_queue import DELIVER_AT
+from millstream.subscriptions.delivery_time import DELIVER_AT
 from tests.fakes.subscription_home import SubscriptionHome, new_disk, values
 
 Home = SubscriptionHome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import socket
@@ -153,6 +154,19 @@ def test_reload_while_the_broker_starts_is_done_when_it_stands(
         newer.replace(config)
     lines_until_ready(process)
     assert "reloaded: log.retention.ms = 5" in process.next_error()
+
+
+def test_terminal_that_closes_stops_the_broker(tmp_path: Path) -> None:
+    terminal, stdin = pty.openpty()
+    try:
+        command = (sys.executable, "-m", "millstream", *SERVE, "--data-dir", str(tmp_path))
+        with ChildProcess(*command, stdin=stdin) as process:
+            lines_until_ready(process)
+            process.signal(signal.SIGHUP)
+            assert_stopped(process)
+    finally:
+        os.close(terminal)
+        os.close(stdin)
 
 
 def test_address_in_use_is_refused(start: Start, tmp_path: Path) -> None:

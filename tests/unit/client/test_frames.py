@@ -27,7 +27,7 @@ def test_broker_stores_what_was_sent_and_client_reads_what_was_stored(
     value: bytes | None, key: bytes | None, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     sent = json.loads(encode(message_fields(Outgoing(value, key, headers, 3, 5))))
-    record = new_record(sent, now_ms=0)
+    record = new_record(sent, delayed=lambda _: ())
     assert (record.value, record.key, record.headers) == (value, key, headers)
     assert (record.partition, record.timestamp_ms) == (3, 5)
     shape = message_shape(Record(7, 5, record.key, record.value, record.headers), 3)

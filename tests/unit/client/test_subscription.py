@@ -91,7 +91,7 @@ def test_reader_of_a_group_goes_on_behind_what_it_has_handed_out() -> None:
 
     async def run() -> None:
         async with ScriptedBroker(script) as broker, connect_async(broker.url) as client:
-            subscription = await client.subscribe("t", group="g", prefetch=12)
+            subscription = await client.subscribe("t", cursor="g", prefetch=12)
             assert await offsets_of(subscription, 3) == [0, 1, 2]
             assert await offsets_of(subscription, 1) == [3]
 
@@ -331,7 +331,7 @@ def test_ack_of_a_group_never_goes_back() -> None:
 
     async def run() -> None:
         async with ScriptedBroker(script) as broker, connect_async(broker.url) as client:
-            subscription = await client.subscribe("t", group="g")
+            subscription = await client.subscribe("t", cursor="g")
             first, _, third = [await anext(subscription) for _ in range(3)]
             await third.ack()
             await first.ack()
@@ -516,7 +516,7 @@ def test_what_a_plain_reader_cannot_do_is_refused_here() -> None:
     async def run() -> None:
         async with ScriptedBroker(script) as broker, connect_async(broker.url) as client:
             each = await anext(await client.subscribe("t"))
-            with pytest.raises(ValueError, match="group= or subscription="):
+            with pytest.raises(ValueError, match="cursor=, group= or subscription="):
                 each.ack()
             with pytest.raises(ValueError, match="subscription="):
                 each.nack()

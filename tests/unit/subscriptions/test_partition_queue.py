@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from millstream.records import Record
+from millstream.subscriptions.delivery_time import DELIVER_AT
 from millstream.subscriptions.partition_queue import (
-    DELIVER_AT,
     LONGEST_REASON,
     NOBODY,
     PartitionQueue,
     Tally,
-    deliver_at,
 )
 from millstream.subscriptions.progress import Block, Failure, Head, Progress
 from millstream.subscriptions.subscription import SubscriptionSettings
@@ -31,7 +28,10 @@ class Play:
         self.tally = Tally()
         self.now_ms = 1000
         self.queue = PartitionQueue(
-            SubscriptionSettings(**settings), progress or Progress(Head(0)), self.tally
+            SubscriptionSettings(**settings),
+            progress or Progress(Head(0)),
+            self.tally,
+            started_ms=1000,
         )
 
     def feed(self, *offsets: int, up_to: int | None = None) -> None:
@@ -53,7 +53,8 @@ class Play:
 
     def read_again(self) -> list[int]:
         offsets = self.queue.take_again(100)
-        self.queue.feed_again(offsets, {offset: record(offset) for offset in offsets})
+        found = {offset: record(offset) for offset in offsets}
+        self.queue.feed_again(offsets, found, now_ms=self.now_ms, wall_ms=self.now_ms)
         return offsets
 
 
@@ -93,7 +94,7 @@ def test_message_that_is_gone_when_it_is_read_again_is_lost() -> None:
     play.take()
     play.queue.refuse([0, 1], play.now_ms, delay_ms=0)
     offsets = play.queue.take_again(100)
-    play.queue.feed_again(offsets, {1: record(1)})
+    play.queue.feed_again(offsets, {1: record(1)}, now_ms=0, wall_ms=0)
     assert play.take() == [(1, 2)]
     assert (play.queue.progress.lost, play.queue.progress.floor) == (1, 1)
 
@@ -186,11 +187,3 @@ def test_what_the_log_has_lost_is_nowhere_any_more() -> None:
     assert play.queue.progress.lost == 3
     play.wait(60_000)
     assert play.read_again() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(b"1500", 1500), (b"", None), (b"soon", None), (b"-1", None), (b"1" * 25, None), (None, None)],
-)
-def test_time_is_read_from_the_header(text: bytes | None, expected: int | None) -> None:
-    assert deliver_at(Record(0, 0, None, b"", (("h", b"1"), (DELIVER_AT, text)))) == expected

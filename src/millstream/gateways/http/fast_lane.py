@@ -16,6 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from millstream.errors import MillstreamError
 from millstream.gateways.http.bodies import HELD, let_go
 from millstream.gateways.http.context import CONNECTION, Context
+from millstream.gateways.http.cross_origin import (
+    CrossOrigin,
+    answer_preflight,
+    is_preflight,
+    naming_origin,
+)
 from millstream.gateways.http.guard import Guard, refuse
 from millstream.gateways.http.metrics import GROUP, MESSAGES, Measured
 from millstream.gateways.http.problems import answer_of, defect_answer
@@ -34,6 +40,7 @@ class FastLane:
         self._app = app
         self._guard = guard
         self._context = context
+        self._origins = CrossOrigin(context.settings.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,6 +62,13 @@ class FastLane:
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, serve: ASGIApp) -> None:
         complaint = self._guard.complaint(scope)
+        if self._origins.has_any and scope["type"] == "http":
+            origin = self._origins.origin_of(scope)
+            if origin:
+                if complaint is None and is_preflight(scope):
+                    await answer_preflight(scope, send, origin)
+                    return
+                send = naming_origin(send, origin)
         if complaint is not None:
             await refuse(complaint, scope, receive, send)
             return

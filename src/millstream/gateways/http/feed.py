@@ -170,6 +170,19 @@ class Feed:
             self._cursors[number].move(position)
         self.wake()
 
+    def follow(self, positions: Mapping[int, int]) -> None:
+        """Give the records of more partitions, from these positions on."""
+        for number, position in positions.items():
+            self._follow(number, position)
+        self.wake()
+
+    def unfollow(self, numbers: Iterable[int]) -> None:
+        """Give nothing of some partitions any more."""
+        for number in numbers:
+            cursor = self._cursors.pop(number, None)
+            if cursor is not None:
+                self._tails.unfollow(cursor.tail, self)
+
     def close(self) -> None:
         """Follow nothing any more. Safe to call twice."""
         for cursor in self._cursors.values():

@@ -1,7 +1,8 @@
 """Who may call: nobody has to log in, so web pages must not reach the broker through a browser.
 
 A page of another site is known by the `Origin` and `Sec-Fetch-Site` that browsers send: it may not
-write, nor open a WebSocket. (A browser does not show it the answers to what only reads.) A page
+write, nor open a WebSocket, unless its origin is one of `http.allowed.origins`. (A browser does not
+show it the answers to what only reads.) A page
 whose name was made to lead here after it was loaded (DNS rebinding) looks like one of ours; it is
 known by the name that it calls the broker by. On a loopback address that has to be a name of
 loopback, or one that `http.allowed.hosts` has.
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
+from millstream.gateways.http.cross_origin import CrossOrigin
 from millstream.gateways.http.problems import plain_problem
 from millstream.settings.domain import split_address
 from millstream.settings.http import HttpSettings
@@ -36,8 +38,8 @@ class Complaint(NamedTuple):
 
 _FOREIGN = Complaint(
     HTTPStatus.FORBIDDEN,
-    "a page of another site may not do this: send it from a program, or from a page of a host in "
-    "http.allowed.hosts",
+    "a page of another site may not do this: send it from a program, or add the page's origin to "
+    "http.allowed.origins",
 )
 _TWO_HOSTS = Complaint(HTTPStatus.BAD_REQUEST, "the request has several Host headers: expected one")
 
@@ -48,6 +50,7 @@ class Guard:
     def __init__(self, settings: HttpSettings) -> None:
         host, _ = split_address(settings.listener) or ("", 0)
         self._names = settings.allowed_hosts
+        self._origins = CrossOrigin(settings.allowed_origins)
         self._is_loopback = _is_loopback(host)
         self._is_open = _ANY in self._names or not (self._is_loopback or self._names)
         # Names that were fine before, as they stood in requests.
@@ -79,7 +82,7 @@ class Guard:
             return None
         if origin:
             is_own = origin.partition(b"://")[2] == host or _name_of_origin(origin) in self._names
-            return None if is_own else _FOREIGN
+            return None if is_own or self._origins.allows(origin) else _FOREIGN
         return None if site in _OURS else _FOREIGN
 
     def _is_called(self, host: bytes) -> bool:

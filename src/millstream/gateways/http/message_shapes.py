@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -31,8 +31,11 @@ from millstream.gateways.http.message_ids import message_id_of
 from millstream.records import Record
 from millstream.records.record import MAX_INT64, Headers
 from millstream.settings.topics import MAX_PARTITIONS
+from millstream.subscriptions.delivery_time import DELIVER_AT
 
-DELIVER_AT_HEADER = "millstream-deliver-at"
+Delayed = Callable[[int], Headers]
+"""Gives the headers of a message that is to be delivered after so many milliseconds."""
+
 BASE64: Final = "base64"
 TEXT: Final = "text"
 
@@ -50,7 +53,7 @@ _MOST_NAMED = 10
 _NAMES = _OTHER_NAMES.union(_VALUE_NAMES)
 
 
-def new_record(shape: Any, *, now_ms: int, encoding: str = TEXT) -> NewRecord:
+def new_record(shape: Any, *, delayed: Delayed, encoding: str = TEXT) -> NewRecord:
     """What a client wants to be sent. Raises InvalidRequest. Hot: benchmarks/http.py."""
     if type(shape) is not dict:
         raise InvalidRequest(
@@ -61,10 +64,10 @@ def new_record(shape: Any, *, now_ms: int, encoding: str = TEXT) -> NewRecord:
         for value in shape.values():
             if type(value) is str and not shape.keys().isdisjoint(_VALUE_NAMES):
                 return NewRecord(value.encode())
-    return _any_record(shape, now_ms, encoding)
+    return _any_record(shape, delayed, encoding)
 
 
-def _any_record(shape: dict[str, Any], now_ms: int, encoding: str) -> NewRecord:
+def _any_record(shape: dict[str, Any], delayed: Delayed, encoding: str) -> NewRecord:
     if not shape.keys() <= _NAMES:
         unknown = ", ".join(sorted(map(excerpt, islice(shape.keys() - _NAMES, _MOST_NAMED))))
         raise InvalidRequest(f"a message has no {unknown}: expected {', '.join(sorted(_NAMES))}")
@@ -77,35 +80,36 @@ def _any_record(shape: dict[str, Any], now_ms: int, encoding: str) -> NewRecord:
     return NewRecord(
         value=_value_bytes(named[0], shape[named[0]], encoding),
         key=_key_bytes(shape.get("key"), encoding),
-        headers=with_delivery(headers, delay_ms=delay_ms, at_ms=at_ms, now_ms=now_ms),
+        headers=with_delivery(headers, delay_ms=delay_ms, at_ms=at_ms, delayed=delayed),
         timestamp_ms=whole(shape, "timestamp"),
         partition=whole(shape, "partition", maximum=MAX_PARTITIONS),
     )
 
 
 def new_records(
-    shapes: Sequence[Any], *, now_ms: int, encoding: str = TEXT, first: int = 0
+    shapes: Sequence[Any], *, delayed: Delayed, encoding: str = TEXT, first: int = 0
 ) -> list[NewRecord]:
     """All, or none: the InvalidRequest that is raised says which is wrong, counted from `first`."""
     records = []
     for number, shape in enumerate(shapes, first):
         try:
-            records.append(new_record(shape, now_ms=now_ms, encoding=encoding))
+            records.append(new_record(shape, delayed=delayed, encoding=encoding))
         except InvalidRequest as error:
             raise InvalidRequest(f"message {number}: {error}") from None
     return records
 
 
 def with_delivery(
-    headers: Headers, *, delay_ms: int | None, at_ms: int | None, now_ms: int
+    headers: Headers, *, delay_ms: int | None, at_ms: int | None, delayed: Delayed
 ) -> Headers:
     """Headers that say when a message is to be delivered, if that is not at once."""
     if delay_ms is None and at_ms is None:
         return headers
     if delay_ms is not None and at_ms is not None:
         raise InvalidRequest("deliver_after and deliver_at exclude each other: leave one out")
-    due_ms = now_ms + delay_ms if delay_ms is not None else at_ms or 0
-    return (*headers, (DELIVER_AT_HEADER, str(min(due_ms, MAX_INT64)).encode()))
+    if delay_ms is not None:
+        return headers + delayed(delay_ms)
+    return (*headers, (DELIVER_AT, b"%d" % min(at_ms or 0, MAX_INT64)))
 
 
 def headers_of(shape: Any) -> Headers:

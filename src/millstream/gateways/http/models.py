@@ -308,16 +308,20 @@ class GroupMember(BaseModel):
 class GroupOffset(BaseModel):
     topic: str
     partition: int
-    offset: int
+    offset: int | None = Field(description="The committed offset; null if there is none.")
     metadata: str
     end_offset: int | None
-    lag: int | None = Field(description="How far behind the end; null if that is not known.")
+    lag: int | None = Field(
+        description="How far behind the end, or all messages of a partition that was never read; "
+        "null if the partition no longer exists."
+    )
+    never_read: bool = Field(description="Whether the group has committed no offset of it.")
 
 
 class GroupDescription(GroupSummary):
     members: list[GroupMember]
     offsets: list[GroupOffset]
-    lag: int
+    lag: int = Field(description="Of all partitions of its topics, also those never read.")
 
 
 class NewOffset(Strict):

@@ -110,9 +110,9 @@ async def _produce_json(
 ) -> Response:
     encoding = _encoding(request)
     broker = context.broker
-    now_ms = broker.clock.now_ms()
+    delayed = broker.subscriptions.delay_headers
     if type(body) is dict and "messages" not in body:
-        record = new_record(body, now_ms=now_ms, encoding=encoding)
+        record = new_record(body, delayed=delayed, encoding=encoding)
         count = 1 if "value" not in body and record.partition is None else new_partitions
         return stored_answer(await broker.sender.send(topic, record, new_partitions=count))
     shapes = body
@@ -129,7 +129,7 @@ async def _produce_json(
     records: list[NewRecord] = []
     for at in range(0, len(shapes), _ONE_BATCH):
         some = shapes[at : at + _ONE_BATCH]
-        records += new_records(some, now_ms=now_ms, encoding=encoding, first=at)
+        records += new_records(some, delayed=delayed, encoding=encoding, first=at)
         if len(some) == _ONE_BATCH:
             # Others have their turn in between.
             await asyncio.sleep(0)
@@ -166,7 +166,7 @@ async def _produce_bytes(
     if request.scope["query_string"]:
         check_parameters(request, _OF_BYTES)
     value = await whole_body(request, context.settings.request_max_bytes)
-    now_ms = context.broker.clock.now_ms()
+    delayed = context.broker.subscriptions.delay_headers
     given = _numbers(request)
     key = _key(request)
     headers = tuple(
@@ -179,7 +179,7 @@ async def _produce_bytes(
     record = NewRecord(
         value=value,
         key=key,
-        headers=with_delivery(headers, delay_ms=delay_ms, at_ms=at_ms, now_ms=now_ms),
+        headers=with_delivery(headers, delay_ms=delay_ms, at_ms=at_ms, delayed=delayed),
         timestamp_ms=whole(given, "timestamp"),
         partition=whole(given, "partition", maximum=MAX_PARTITIONS),
     )
@@ -300,7 +300,7 @@ async def _produce_lines(
     try:
         context.broker.sender.check(topic)
         async for lines in lines_of(request, context.settings.request_max_bytes):
-            now_ms = context.broker.clock.now_ms()
+            delayed = context.broker.subscriptions.delay_headers
             for line in lines:
                 line_number += 1
                 waiting_bytes += len(line)
@@ -308,7 +308,7 @@ async def _produce_lines(
                     shape = await json_text.parse(line, what="line")
                 else:
                     shape = json_text.parse_small(line, what="line")
-                waiting.append(new_record(shape, now_ms=now_ms, encoding=encoding))
+                waiting.append(new_record(shape, delayed=delayed, encoding=encoding))
                 if line_number == 1 and "value" not in shape:
                     stream.new_partitions = 1
             # Also when nothing more comes for now.

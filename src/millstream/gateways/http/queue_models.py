@@ -148,13 +148,23 @@ class DeadLetter(Message):
     source_partition: int | None
     source_offset: int | None
     delivery_count: int | None
+    replayed: bool = Field(description="Whether it was sent back to its topic.")
     reason: str | None
+
+
+class LetterCounts(BaseModel):
+    outstanding: int = Field(description="Letters that were not sent back.")
+    replayed: int
+    is_complete: bool = Field(
+        description="False where there are too many to look at: there may be more."
+    )
 
 
 class DeadLetters(BaseModel):
     topic: str = Field(description="The dead letter topic.")
     messages: list[DeadLetter]
     next_offsets: dict[str, int] = Field(description="By partition, where to look on.")
+    counts: LetterCounts | None = Field(default=None, description="Where they were asked for.")
 
 
 class Replay(Strict):
@@ -164,6 +174,9 @@ class Replay(Strict):
 
     message_ids: MessageIds | None = None
     limit: Annotated[int, Field(ge=1, le=MAX_LETTERS)] = DEFAULT_REPLAYED
+    again: bool = Field(
+        default=False, description="Send letters of `message_ids` that were sent back before, too."
+    )
 
 
 class UnsentLetter(BaseModel):

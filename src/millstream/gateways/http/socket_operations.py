@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from millstream.broker.letter_browsing import LetterState
 from millstream.broker.sending import Sent
 from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, MillstreamError, NotFound, UnknownPartition
 from millstream.gateways.http import letters
 from millstream.gateways.http.excerpt import excerpt
 from millstream.gateways.http.feed import Feed
+from millstream.gateways.http.group_member import GroupMember, SharedSubscription
 from millstream.gateways.http.message_shapes import (
     TEXT,
     check_encoding,
@@ -59,12 +61,12 @@ async def send(session: Session, fields: Fields, _: SubscriptionId) -> Answer:
 async def send_to(session: Session, topic: str, fields: Fields) -> Result:
     """One message, whose refusal is raised, or many, each with a result of its own."""
     broker = session.broker
-    now_ms = broker.clock.now_ms()
+    delayed = broker.subscriptions.delay_headers
     if "messages" in fields:
-        records = new_records(fields.many("messages"), now_ms=now_ms)
+        records = new_records(fields.many("messages"), delayed=delayed)
         results = await broker.sender.send_many(topic, records)
         return {"places": [_place(each) for each in results]}
-    record = new_record(fields.without(*_ENVELOPE), now_ms=now_ms)
+    record = new_record(fields.without(*_ENVELOPE), delayed=delayed)
     return {"places": [_place(await broker.sender.send(topic, record))]}
 
 
@@ -89,6 +91,8 @@ async def subscribe(session: Session, fields: Fields, number: SubscriptionId) ->
     group = fields.optional_text("group")
     prefetch = fields.optional_whole("prefetch", minimum=1)
     origin = fields.any("from", default=EARLIEST if group else LATEST)
+    if fields.flag("share"):
+        return _shared(session, fields, topic, number)
     partitions = _partitions(topic, fields)
     positions = await positions_of(broker, topic, partitions, origin=origin, group=group)
 
@@ -105,6 +109,42 @@ async def subscribe(session: Session, fields: Fields, number: SubscriptionId) ->
             "topic_id": topic.topic_id.hex(),
             "positions": _told(positions),
         }
+
+    return begin
+
+
+def _shared(session: Session, fields: Fields, topic: Topic, number: SubscriptionId) -> Answer:
+    """As a member of a group, which is assigned some partitions."""
+    group = fields.text("group")
+    if "partitions" in fields:
+        raise InvalidRequest("members of a group are assigned partitions: leave partitions out")
+    origin = fields.any("from", default=EARLIEST)
+    for partition in topic.partitions:
+        # What is wrong with it is told now, not when a partition is assigned.
+        position_of(partition, origin)
+    prefetch = fields.optional_whole("prefetch", minimum=1)
+    member_id = fields.optional_text("member") or new_name("websocket")
+
+    def begin() -> Result:
+        session.check_new(number)
+        member = GroupMember(
+            session.broker,
+            group,
+            topic,
+            member_id=member_id,
+            origin=origin,
+            client_host=session.client_host,
+        )
+        subscription = SharedSubscription(
+            number,
+            Feed(session.tails, topic, {}),
+            session,
+            member,
+            queue_messages=session.queue_messages,
+            prefetch=prefetch,
+        )
+        session.add(subscription, member)
+        return {"subscription": number, "topic_id": topic.topic_id.hex(), "positions": {}}
 
     return begin
 
@@ -219,6 +259,8 @@ async def dead_letters(session: Session, fields: Fields, _: SubscriptionId) -> A
     offset = fields.optional_whole("offset") or 0
     limit = _letters(fields, letters.DEFAULT_BROWSED)
     encoding = check_encoding(fields.any("encoding", TEXT))
+    state = _letter_state(fields)
+    counts = fields.flag("counts")
 
     # In its turn: letters are not to wait in memory for a client that does not read.
     async def look() -> Result:
@@ -230,6 +272,8 @@ async def dead_letters(session: Session, fields: Fields, _: SubscriptionId) -> A
             offset=offset,
             limit=limit,
             encoding=encoding,
+            state=state,
+            counts=counts,
         )
 
     return look
@@ -242,7 +286,17 @@ async def replay(session: Session, fields: Fields, _: SubscriptionId) -> Answer:
         fields.text("name"),
         message_ids=fields.texts("ids") if "ids" in fields else None,
         limit=_letters(fields, letters.DEFAULT_REPLAYED),
+        again=fields.flag("again"),
     )
+
+
+def _letter_state(fields: Fields) -> LetterState:
+    text = fields.any("state", LetterState.ALL)
+    try:
+        return LetterState(text)
+    except ValueError:
+        expected = ", ".join(LetterState)
+        raise InvalidRequest(f"state {excerpt(text)}: expected {expected}") from None
 
 
 def _letters(fields: Fields, default: int) -> int:

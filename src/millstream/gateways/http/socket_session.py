@@ -37,8 +37,8 @@ from millstream.gateways.http.socket_fields import Fields
 from millstream.gateways.http.socket_operations import OPERATIONS, Answer
 from millstream.gateways.http.socket_room import Room
 from millstream.gateways.http.socket_subscriptions import (
-    GroupPositions,
     LogSubscription,
+    Positions,
     QueueSubscription,
     Subscription,
     SubscriptionId,
@@ -73,8 +73,13 @@ class Session:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
-        self._positions: dict[SubscriptionId, GroupPositions] = {}
+        self._positions: dict[SubscriptionId, Positions] = {}
         self._delivering: dict[SubscriptionId, asyncio.Task[None]] = {}
+
+    @property
+    def client_host(self) -> str:
+        client = self._socket.client
+        return "" if client is None else f"/{client.host}"
 
     @property
     def broker(self) -> Broker:
@@ -221,7 +226,7 @@ class Session:
         if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             raise InvalidRequest(f"a connection has at most {MAX_SUBSCRIPTIONS} subscriptions")
 
-    def add(self, subscription: Subscription, positions: GroupPositions | None = None) -> None:
+    def add(self, subscription: Subscription, positions: Positions | None = None) -> None:
         number = subscription.number
         self._subscriptions[number] = subscription
         if positions is not None:
@@ -242,9 +247,7 @@ class Session:
             raise NotFound(kind="subscription", name=str(number))
         return found
 
-    def log_subscription(
-        self, number: SubscriptionId
-    ) -> tuple[LogSubscription, GroupPositions | None]:
+    def log_subscription(self, number: SubscriptionId) -> tuple[LogSubscription, Positions | None]:
         found = self.subscription(number)
         if not isinstance(found, LogSubscription):
             raise InvalidRequest(f"subscription {number!r} is to a queue, which cannot do this")
@@ -266,8 +269,7 @@ class Session:
             raise InvalidRequest(
                 f"subscription {number!r} has no group whose position could be moved"
             )
-        await positions.ack(ids)
-        return []
+        return await positions.ack(ids)
 
     async def _deliver(self, subscription: Subscription) -> None:
         number = subscription.number

@@ -116,6 +116,16 @@ class LogSubscription:
         return frame(self.number, skipped=told)
 
 
+class Positions(Protocol):
+    """Positions of a group that acknowledgements move."""
+
+    async def ack(self, ids: Sequence[str]) -> list[str]:
+        """Commit all up to and with some messages; returns those to which nothing happened."""
+
+    def forget(self) -> None:
+        """The client goes on elsewhere: from now on positions may move back, too."""
+
+
 class GroupPositions:
     """What a group has done with a topic: acks move its committed positions."""
 
@@ -126,8 +136,11 @@ class GroupPositions:
         # By partition, where the group is to go on.
         self._acked: dict[int, int] = {}
 
-    async def ack(self, ids: Sequence[str]) -> None:
-        """Commit all up to and with some messages. Raises InvalidRequest, NonEmptyGroup."""
+    async def ack(self, ids: Sequence[str]) -> list[str]:
+        """Commit all up to and with some messages. Raises InvalidRequest, NonEmptyGroup.
+
+        Returns those to which nothing happened: none.
+        """
         nexts: dict[int, int] = {}
         for each in ids:
             number, offset = place_of_text(each)
@@ -140,6 +153,7 @@ class GroupPositions:
         await cursors.move(
             self._broker, self._group, self._topic, {n: self._acked[n] for n in nexts}
         )
+        return []
 
     def forget(self) -> None:
         """The client goes on elsewhere: from now on positions may move back, too."""

@@ -3,7 +3,7 @@
 Frames are worked off in the order in which they came. One that has to wait, for a topic to be
 created or for room on the disk, keeps those behind it waiting, and the connection is not read
 meanwhile: that is how a producer is slowed. What cannot be understood, or cannot be stored, ends
-the connection, with a line in the log: no command but `REG` has an answer.
+the connection, with a line in the log: only `REG` and `SYN` have an answer.
 
 Invariant: the connection of a client that has published ends in good order, with a FIN, only if the
 client has asked for that and all that it had sent before is stored. Otherwise it is reset, so the
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _LONGEST_ID = 255
+_MOST_UNREAD = 1000
+"""Most answers to SYN that a client may leave unread."""
 _DRAIN_S = 5.0
 _DRAIN_STEP_S = 0.01
 _LINGER_NOT = struct.pack("ii", 1, 0)
@@ -76,6 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._log = ConnectionLog(door.broker.client_log, _log)
         self._session: Session | None = None
         self._logins = 0
+        self._unread_answers = 0
         self._has_published = False
         self._is_to_be_reset = False
         # What the next frame has to wait for.
@@ -132,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._door.broker.memory.resume(self)
+        self._unread_answers = 0
         self.delivery.go_on()
 
     # Frames
@@ -209,6 +213,8 @@ class Connection(asyncio.BufferedProtocol):
         elif command == "SET" and len(words) == 2:
             check_client_topic(words[0])
             self.delivery.move(words[0], _offset(words[1]))
+        elif command == "SYN" and len(words) == 1:
+            self._begin_sync(words[0])
         elif command != "PNG":
             raise MalformedMessage(f"{' '.join([command, *words])[:80]!r} is no command")
         self._door.commands[command] += 1
@@ -216,6 +222,22 @@ class Connection(asyncio.BufferedProtocol):
     def _logged_in(self, command: str) -> None:
         if self._session is None:
             raise MalformedMessage(f"{command[:8]!r} before REG or CID")
+
+    def _begin_sync(self, token: str) -> None:
+        if len(token) > _LONGEST_ID:
+            raise MalformedMessage(f"SYN with a word of {len(token)} characters")
+        if self._unread_answers >= _MOST_UNREAD:
+            raise InvalidRequest(f"{_MOST_UNREAD} answers to SYN were not read")
+        self._wait(self._answer_when_durable(token))
+
+    async def _answer_when_durable(self, token: str) -> None:
+        # Durable before told: what was published before SYN survives the machine from here on.
+        await self._publishing.durable(self._door.broker.flusher)
+        if self._is_lost or self._transport.is_closing():
+            return
+        self._write(framed(token.encode()))
+        if self._transport.get_write_buffer_size():
+            self._unread_answers += 1
 
     def _begin_log_in(self, client_id: str) -> None:
         if not 0 < len(client_id) <= _LONGEST_ID:

@@ -1,8 +1,8 @@
 """What one client publishes, on its way into the log.
 
-All that one read from the socket brought goes to each topic in one batch. Nobody is answered, so
-nothing waits for the disk; what was stored outlives the broker's process at once, and the machine
-once the log was flushed.
+All that one read from the socket brought goes to each topic in one batch. `PUB` has no answer, so
+it does not wait for the disk: what was stored survives the broker's process at once, and the
+machine once the log was flushed. `durable` waits for that.
 
 Invariant: the payloads for one topic are stored in the order in which they came, each once. All of
 one client id go to one partition. What cannot be stored now is kept, and nothing more is taken
@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
+from millstream.broker.durability import durable
 from millstream.broker.partition import Partition
 from millstream.broker.partitioner import partition_of
 from millstream.broker.topics import Topics
@@ -36,6 +37,7 @@ from millstream.records.batch import HEADER_BYTES
 from millstream.records.recompression import codec_of, recompressed
 from millstream.records.value_batch import VALUE_OVERHEAD_BYTES, build_values
 from millstream.settings.names import check_topic_name, is_internal_topic
+from millstream.storage.flusher import Flusher
 
 RETRY_S = 0.5
 _BATCH_MAX_BYTES = 1 << 20
@@ -53,6 +55,8 @@ class Publishing:
         self.client_id = ""
         self.published: Published = {}
         """What was taken and is not stored."""
+        # By partition, where the log ended after the last append that no `durable` has waited for.
+        self._appended: dict[Partition, int] = {}
         # Why something of what was taken was dropped.
         self._refusal: MillstreamError | None = None
         # Where the messages of a topic go, as long as no topic changes.
@@ -77,6 +81,14 @@ class Publishing:
         if refusal is not None:
             raise refusal
         return None
+
+    async def durable(self, flusher: Flusher) -> None:
+        """Return when all that was stored until now is on disk. Raises StorageFailure."""
+        appended, self._appended = self._appended, {}
+        waits = [durable(flusher, each.log, offset) for each, offset in appended.items()]
+        for failure in await asyncio.gather(*waits, return_exceptions=True):
+            if failure is not None:
+                raise failure
 
     def _refuse(self, topic: bytes, error: MillstreamError) -> None:
         del self.published[topic]
@@ -113,6 +125,7 @@ class Publishing:
                 stored += len(run)
         finally:
             if stored:
+                self._appended[partition] = partition.log.end_offset
                 partition.wake()
             del payloads[:stored]
         del self.published[topic]
@@ -122,11 +135,20 @@ class Publishing:
         """Raises InvalidName, UnknownTopic, InvalidRecord, StorageFailure."""
         if self._generation != self._topics.generation:
             self._targets.clear()
+            self._appended = {
+                each: offset for each, offset in self._appended.items() if self._exists(each)
+            }
             self._generation = self._topics.generation
         target = self._targets.get(topic)
         if target is None:
             target = self._targets[topic] = self._found(topic.decode("utf-8", "replace"))
         return target
+
+    def _exists(self, partition: Partition) -> bool:
+        try:
+            return self._topics.get(partition.topic.name) is partition.topic
+        except UnknownTopic:
+            return False
 
     def _found(self, name: str) -> Partition:
         check_client_topic(name)

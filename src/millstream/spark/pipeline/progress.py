@@ -133,6 +133,8 @@ class PipelineProgress:
     dead_letters: str
     queries: dict[str, QueryProgress] = field(default_factory=dict)
     state: str = STARTING
+    phase: str | None = None
+    """What a pipeline that starts is doing."""
     error: str | None = None
 
     def snapshot(self, now_ms: int) -> Snapshot:
@@ -143,6 +145,7 @@ class PipelineProgress:
             "pipeline": self.pipeline,
             "generation": self.generation,
             "state": self.state,
+            "phase": self.phase,
             "at": now_ms,
             "started_at": self.started_at,
             "host": self.host,

@@ -12,13 +12,14 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from millstream.client.kafka import Cluster
-from millstream.errors import InvalidPipeline, UnknownTopic
+from millstream.errors import InvalidPipeline, NoTargetTopic, UnknownTopic
 from millstream.spark.pipeline import catalyst, rows
 from millstream.spark.pipeline.declaration import described
 from millstream.spark.pipeline.document import Problem
 from millstream.spark.pipeline.model import DEAD_LETTERS, Pipeline, Sink, Source
 from millstream.spark.pipeline.schemas import schema_of
 from millstream.spark.pipeline.views import Stream, Views
+from millstream.spark.target_topic import ensure_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,6 +57,26 @@ def check_topics(pipeline: Pipeline, cluster: Cluster) -> None:
     if problems:
         path = pipeline.path
         raise InvalidPipeline(path=str(path), lines=described(path, problems))
+
+
+def ensure_topics(pipeline: Pipeline, cluster: Cluster) -> None:
+    """Let brokers create the topics that sinks write to.
+
+    Raises InvalidPipeline for those that are not there and that no broker creates by itself. The
+    topic for dead letters is the pipeline's own, and created here.
+    """
+    problems = []
+    for sink in pipeline.sinks:
+        if sink.kind == "topic":
+            try:
+                ensure_topic(cluster, sink.target)
+            except NoTargetTopic as error:
+                problems.append(Problem(sink.place, f"sink {sink.name!r}: {error}"))
+    if problems:
+        path = pipeline.path
+        raise InvalidPipeline(path=str(path), lines=described(path, problems))
+    if pipeline.has_dead_letters:
+        cluster.create_topic(pipeline.dead_letter_topic, exist_ok=True)
 
 
 def check_folders(pipeline: Pipeline, session: SparkSession, generation: int) -> None:

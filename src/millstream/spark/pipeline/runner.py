@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.errors import NotFound, PipelineFailed, SparkLost, Unavailable
+from millstream.spark.environment import other_python_reason
 from millstream.spark.pipeline import progress, queries
 from millstream.spark.pipeline.model import DEAD_LETTERS, Pipeline
 from millstream.spark.pipeline.progress import PipelineProgress, QueryProgress, Report, Snapshot
@@ -42,6 +43,9 @@ _STARTS = 10
 _SLOW_PYTHON = "Python worker failed to connect back"
 _SLOW_REASON = (
     "a Python process took longer to start than the 10 s that Spark waits: the machine is too busy"
+)
+_OTHER_PYTHON = re.compile(
+    r"DATA_SOURCE_NOT_FOUND\].*\bmillstream|No module named '(?:pyspark_)?millstream", re.DOTALL
 )
 _TERMINATED = re.compile(
     r"^\[STREAM_FAILED\] Query \[.*?\] terminated with exception:\s*", re.DOTALL
@@ -122,37 +126,64 @@ class Runner:
 
     def _start(self) -> None:
         queries.check_folders(self._pipeline, self._session, self.progress.generation)
-        for name in queries.query_names(self._pipeline):
+        names = queries.query_names(self._pipeline)
+        for number, name in enumerate(names, 1):
             self.progress.queries[name] = QueryProgress(name, self._pipeline.group(name))
-            query = self._start_query(name)
             # One after the other: each starts processes, which Spark gives little time to start.
-            while query.isActive and query.status["message"].startswith("Initializing"):
-                if self.stop.wait(_STOP_LOOK_S):
+            phase = f"starting query {number} of {len(names)}: {name}"
+            while True:
+                self.progress.phase = phase
+                self._report(has_news=True)
+                if not self._wait_for_start(self._start_query(name)):
                     return
-                self._report(has_news=self._look())
-            self._report(has_news=True)
+                if not self._is_slow(name):
+                    break
+                phase = f"starting query {number} of {len(names)} again: {name}: {_SLOW_REASON}"
+                _log.warning("query %s is started again: %s", name, _SLOW_REASON)
+        self.progress.phase = None
         self.progress.state = progress.RUNNING
+        self._report(has_news=True)
 
-    def _start_query(self, name: str) -> StreamingQuery:
+    def _wait_for_start(self, query: StreamingQuery | None) -> bool:
+        """Whether to go on, and not to stop."""
+        while (
+            query is not None
+            and query.isActive
+            and query.status["message"].startswith("Initializing")
+        ):
+            if self.stop.wait(_STOP_LOOK_S):
+                return False
+            self._report(has_news=self._look())
+        return not self.stop.is_set()
+
+    def _is_slow(self, name: str) -> bool:
+        """Whether to start a query again because Spark did not wait for its processes."""
+        if self._starts[name] >= _STARTS:
+            return False
+        query = self._running.get(name)
+        return query is None or (not query.isActive and _SLOW_PYTHON in str(query.exception()))
+
+    def _start_query(self, name: str) -> StreamingQuery | None:
+        """None if Spark did not wait for a Python process that planning the query needs."""
         from pyspark.errors import PySparkException
 
         generation = self.progress.generation
+        self._starts[name] += 1
         try:
             query = queries.start(self._pipeline, self._session, name, generation)
         except PySparkException as error:
+            if _SLOW_PYTHON in str(error) and self._starts[name] < _STARTS:
+                return None
             reason = reason_of(str(error))
             raise PipelineFailed(name=self._pipeline.name, sink=name, reason=reason) from None
         self._running[name] = query
-        self._starts[name] += 1
         return query
 
     def _start_again(self) -> bool:
         """Queries whose processes Spark did not wait for: on a busy machine that comes and goes."""
         has_started = False
-        for name, query in list(self._running.items()):
-            if query.isActive or self._starts[name] >= _STARTS:
-                continue
-            if _SLOW_PYTHON in str(query.exception()):
+        for name in list(self._running):
+            if self._is_slow(name):
                 _log.warning("query %s is started again: %s", name, _SLOW_REASON)
                 self._start_query(name)
                 has_started = True
@@ -287,6 +318,8 @@ def reason_of(message: str) -> str:
     """
     if _SLOW_PYTHON in message:
         return _SLOW_REASON
+    if _OTHER_PYTHON.search(message):
+        return other_python_reason()
     message = message.split("=== Streaming Query ===", maxsplit=1)[0]
     # Where one error led to another while it was handled, the first is the cause.
     message = message.split("\nDuring handling of the above", maxsplit=1)[0]

@@ -8,13 +8,14 @@ import os
 import re
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.errors import MissingExtra, SparkRefused
 from millstream.spark.environment import prepare_spark
 from millstream.spark.pipeline import catalyst
+from millstream.spark.pipeline.spark_log import SparkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,9 @@ def close_session(session: SparkSession) -> None:
         return
 
 
-def open_session(name: str, settings: Mapping[str, str], master: str | None) -> SparkSession:
+def open_session(
+    name: str, settings: Mapping[str, str], master: str | None, *, log: SparkLog | None = None
+) -> SparkSession:
     """A session as the pipeline's file wants it. Raises JavaMissing, SparkRefused."""
     check_packages()
     prepare_spark()
@@ -79,19 +82,20 @@ def open_session(name: str, settings: Mapping[str, str], master: str | None) -> 
     for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
-        with _java_deaf_to_sigterm():
+        with _java_deaf_to_sigterm(), log.inherited() if log else nullcontext():
             session = builder.getOrCreate()
         # Settings of SQL are looked at when they are first needed.
         catalyst.parse(session, "SELECT 1")
     except (PySparkException, Py4JError) as error:
-        raise SparkRefused(reason=refusal_of(str(error))) from None
+        place = "above" if log is None else f"in {log.path}"
+        raise SparkRefused(reason=refusal_of(str(error), place=place)) from None
     return session
 
 
-def refusal_of(message: str) -> str:
+def refusal_of(message: str, *, place: str = "above") -> str:
     """What is wrong, of all that Java tells: its last cause, or else its first words."""
     if "JAVA_GATEWAY_EXITED" in message:
-        return "Java has ended at once, with what it says above"
+        return f"Java has ended at once, with what it says {place}"
     found = re.findall(r"^(?:Caused)? ?(?:by)?: (.+)$", message, re.MULTILINE)
     reason = found[-1] if found else message.strip().splitlines()[0]
     return re.sub(r"^[\w.$]+(?:Exception|Error): |\s*SQLSTATE: \w+$", "", reason).rstrip(".")

@@ -37,6 +37,7 @@ from millstream.spark.sink.task import (
     write_at_least_once,
     write_once,
 )
+from millstream.spark.target_topic import ensure_topic
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -83,6 +84,10 @@ def _parse(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -
     check_schema(schema, parsed)
     if overwrite:
         raise InvalidOption(name="mode", value="overwrite", expected="append: a topic only grows")
+    if parsed.topic:
+        # Before any row is read: a task would find out only when it writes.
+        with Cluster(parsed.cluster) as cluster:
+            ensure_topic(cluster, parsed.topic)
     return parsed
 
 

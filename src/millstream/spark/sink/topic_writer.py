@@ -19,6 +19,7 @@ from millstream.records.batch import parse_header
 from millstream.spark.sink.commit_record import TaskTransaction
 from millstream.spark.sink.options import SinkOptions
 from millstream.spark.sink.routing import Router, Rows
+from millstream.spark.target_topic import ensure_topic
 
 _NO_SEQUENCE = -1
 _SEQUENCES = 2**31
@@ -110,5 +111,5 @@ class TopicWriter:
 
     def _partition_count(self, topic: str) -> int:
         if topic not in self._counts:
-            self._counts[topic] = len(self._cluster.partitions([topic])[topic])
+            self._counts[topic] = len(ensure_topic(self._cluster, topic))
         return self._counts[topic]

@@ -68,10 +68,10 @@ def test_number_is_stored_as_it_was_sent(number: str) -> None:
     for value in (number, f'{{"id":{number}}}', f"[1,[{number}]]"):
         one = f'{{"value":{value},"key":"k"}}'
         for text in (one, one.encode()):
-            assert new_record(parsed(text), now_ms=0).value == value.encode()
+            assert new_record(parsed(text), delayed=lambda _: ()).value == value.encode()
         for many in (f'[{{"value":"x"}},{one}]', f'{{"messages":[{{"value":1}},{one}]}}'):
             shapes = parsed(many)
             records = new_records(
-                shapes if isinstance(shapes, list) else shapes["messages"], now_ms=0
+                shapes if isinstance(shapes, list) else shapes["messages"], delayed=lambda _: ()
             )
             assert records[1].value == value.encode()

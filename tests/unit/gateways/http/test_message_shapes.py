@@ -21,19 +21,23 @@ from millstream.gateways.http.message_ids import (
     place_of_text,
 )
 from millstream.gateways.http.message_shapes import (
-    DELIVER_AT_HEADER,
     message_shape,
     new_record,
     new_records,
 )
 from millstream.records import Record
+from millstream.records.record import Headers
 from millstream.settings.topics import MAX_PARTITIONS
+from millstream.subscriptions.delivery_time import DELIVER_AT
 
-NOW_MS = 1_700_000_000_000
 HEADERS = st.lists(
     st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), st.none() | st.binary(max_size=5)),
     max_size=4,
 ).map(tuple)
+
+
+def delayed(delay_ms: int) -> Headers:
+    return (("delay", b"%d" % delay_ms),)
 
 
 def grouped(headers: Any) -> dict[str, list[bytes | None]]:
@@ -52,15 +56,15 @@ def grouped(headers: Any) -> dict[str, list[bytes | None]]:
 def test_message_that_was_read_can_be_sent_again(
     value: bytes | None, key: bytes | None, headers: Any, is_base64: bool
 ) -> None:
-    record = Record(7, NOW_MS, key, value, headers)
+    record = Record(7, 5, key, value, headers)
     encoding = "base64" if is_base64 else "text"
     shape = orjson.loads(orjson.dumps(message_shape(record, 2, encoding=encoding)))
     if is_base64:
         again = {name: shape[name] for name in ("value", "key", "headers")}
-        sent = new_record(again, now_ms=NOW_MS, encoding="base64")
+        sent = new_record(again, delayed=delayed, encoding="base64")
         assert (sent.value, sent.key) == (value, key)
     else:
-        sent = new_record({"value": None, "headers": shape["headers"]}, now_ms=NOW_MS)
+        sent = new_record({"value": None, "headers": shape["headers"]}, delayed=delayed)
         for name, data in (("value", value), ("key", key)):
             is_packed = "encoding" in shape if name == "value" else "key_encoding" in shape
             text = shape[name]
@@ -76,7 +80,7 @@ def test_message_that_was_read_can_be_sent_again(
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_anything_is_a_message_or_refused(shape: Any) -> None:
     with pytest.raises(InvalidRequest):
-        new_record(shape, now_ms=NOW_MS)
+        new_record(shape, delayed=delayed)
 
 
 @given(
@@ -93,7 +97,7 @@ def test_anything_is_a_message_or_refused(shape: Any) -> None:
 )
 def test_any_object_becomes_a_record_or_is_refused(shape: dict[str, Any]) -> None:
     try:
-        record = new_record(shape, now_ms=NOW_MS)
+        record = new_record(shape, delayed=delayed)
     except InvalidRequest:
         return
     assert isinstance(record, NewRecord)
@@ -102,16 +106,19 @@ def test_any_object_becomes_a_record_or_is_refused(shape: dict[str, Any]) -> Non
     assert record.partition is None or 0 <= record.partition <= MAX_PARTITIONS
 
 
-def test_due_time_is_counted_from_now() -> None:
-    record = new_record({"value": "x", "deliver_after": 5}, now_ms=NOW_MS)
-    assert record.headers == ((DELIVER_AT_HEADER, str(NOW_MS + 5).encode()),)
-    far = new_record({"value": "x", "deliver_after": 2**63 - 1}, now_ms=NOW_MS)
-    assert far.headers == ((DELIVER_AT_HEADER, str(2**63 - 1).encode()),)
+def test_date_or_delay_becomes_headers() -> None:
+    own = {"value": "x", "headers": {"h": "1"}}
+    record = new_record({**own, "deliver_after": 5}, delayed=delayed)
+    assert record.headers == (("h", b"1"), ("delay", b"5"))
+    record = new_record({**own, "deliver_at": 7}, delayed=delayed)
+    assert record.headers == (("h", b"1"), (DELIVER_AT, b"7"))
+    with pytest.raises(InvalidRequest, match="exclude each other"):
+        new_record({**own, "deliver_at": 7, "deliver_after": 5}, delayed=delayed)
 
 
 def test_bad_one_of_many_is_named() -> None:
     with pytest.raises(InvalidRequest, match="message 1: "):
-        new_records([{"value": "x"}, 7], now_ms=NOW_MS)
+        new_records([{"value": "x"}, 7], delayed=delayed)
 
 
 def test_header_name_that_is_no_text_can_be_told() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from millstream.clock import SystemClock
 from millstream.errors import PipelineFailed, SparkLost
 from millstream.spark.pipeline import queries
 from millstream.spark.pipeline.declaration import parse
-from millstream.spark.pipeline.runner import Runner
+from millstream.spark.pipeline.runner import Runner, Tell, reason_of
 
 FILE = """\
 name: shop
@@ -54,7 +56,10 @@ def published() -> Published:
 
 
 def runner(
-    monkeypatch: pytest.MonkeyPatch, published: Published, outcomes: list[str | Exception | None]
+    monkeypatch: pytest.MonkeyPatch,
+    published: Published,
+    outcomes: list[str | Exception | None],
+    tell: Tell = lambda _: None,
 ) -> Runner:
     def start(*_: object) -> Query:
         outcome = outcomes.pop(0)
@@ -67,7 +72,7 @@ def runner(
     assert pipeline is not None
     registry: Any = published
     session: Any = None
-    return Runner(pipeline, session, registry, SystemClock(), generation=1, tell=lambda _: None)
+    return Runner(pipeline, session, registry, SystemClock(), generation=1, tell=tell)
 
 
 def test_query_whose_python_was_slow_to_start_is_started_again(
@@ -77,6 +82,41 @@ def test_query_whose_python_was_slow_to_start_is_started_again(
     runner(monkeypatch, published, outcomes).run()
     assert outcomes == []
     assert published.snapshots[-1]["state"] == "finished"
+
+
+def test_query_that_cannot_be_planned_in_time_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, published: Published
+) -> None:
+    outcomes: list[str | Exception | None] = [PySparkException(SLOW), None]
+    runner(monkeypatch, published, outcomes).run()
+    assert outcomes == []
+    assert published.snapshots[-1]["state"] == "finished"
+
+
+def test_phases_of_a_start_are_told(monkeypatch: pytest.MonkeyPatch, published: Published) -> None:
+    phases: list[str | None] = []
+    running = runner(
+        monkeypatch, published, [SLOW, None], tell=lambda told: phases.append(told["phase"])
+    )
+    running.run()
+    shown = [phase for phase in dict.fromkeys(phases) if phase]
+    assert shown[0] == "starting query 1 of 1: orders-topic"
+    assert shown[1].startswith("starting query 1 of 1 again: orders-topic: a Python process took")
+    assert phases[-1] is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: millstream. Make sure",
+        "ModuleNotFoundError: No module named 'millstream'",
+        "ModuleNotFoundError: No module named 'pyspark_millstream'",
+    ],
+)
+def test_workers_that_run_another_python_are_named(told: str) -> None:
+    reason = reason_of(told)
+    assert sys.executable in reason
+    assert "PYSPARK_PYTHON" in reason
 
 
 def test_query_whose_python_is_always_slow_fails_and_says_why(

@@ -132,13 +132,13 @@ class Views:
                 self._groups[each.group_id] = await self._group_row(each)
         rows = {}
         for each in listings:
-            known = self._groups.get(each.group_id, [None, None, []])
+            known = self._groups.get(each.group_id, [None, None, [], 0])
             rows[each.group_id] = [str(each.state), each.group_type, *known]
         self._groups = {name: row[2:] for name, row in rows.items()}
         return rows
 
     async def _group_row(self, listing: GroupListing) -> list[Any]:
-        """How many members it has, its lag, and some topics that it reads."""
+        """Its members, its lag, some topics that it reads, and partitions that it never read."""
         group = listing.group_id
         if listing.group_type == "consumer":
             members = len((await self._broker.groups.consumer_describe(group)).members)
@@ -146,7 +146,9 @@ class Views:
             members = len(self._broker.groups.describe(group).members)
         offsets = await groups.offsets_of(self._broker, group)
         read = sorted({each.topic for each in offsets})
-        return [members, sum(each.lag or 0 for each in offsets), read[:3] + read[3:4]]
+        never_read = sum(each.never_read and bool(each.lag) for each in offsets)
+        lag = sum(each.lag or 0 for each in offsets)
+        return [members, lag, read[:3] + read[3:4], never_read]
 
     async def _group(self, name: str) -> Rows:
         told = (await groups.described(self._broker, name)).model_dump()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from starlette.requests import Request
 
 from millstream.broker.broker import Broker
+from millstream.broker.group_lag import partition_lags
 from millstream.broker.partition import Partition
 from millstream.errors import (
     InvalidRequest,
     MalformedMessage,
     OffsetOutOfRange,
     UnknownGroup,
-    UnknownTopic,
 )
 from millstream.gateways.http import cursors, pages
 from millstream.gateways.http.bodies import LimitedRoute
@@ -73,10 +73,12 @@ async def describe_group(request: Request, group: GroupName) -> GroupDescription
 async def described(broker: Broker, group: str) -> GroupDescription:
     """All there is to know of a group. Raises UnknownGroup."""
     listing = _listing(broker, group)
-    offsets = await offsets_of(broker, group)
+    members = await _members(broker, listing)
+    assigned = {part.topic for member in members for part in member.assignments}
+    offsets = await offsets_of(broker, group, assigned)
     return GroupDescription(
         **_summary(listing).model_dump(),
-        members=await _members(broker, listing),
+        members=members,
         offsets=offsets,
         lag=sum(each.lag or 0 for each in offsets),
     )
@@ -213,24 +215,26 @@ def _classic_assignments(data: bytes) -> list[GroupAssignment]:
     ]
 
 
-async def offsets_of(broker: Broker, group: str) -> list[GroupOffset]:
+async def offsets_of(
+    broker: Broker, group: str, assigned: Collection[str] = ()
+) -> list[GroupOffset]:
+    """Of all partitions of the topics that a group reads; `assigned` are those of its members."""
     committed: Mapping[TopicPartition, Committed] = await broker.groups.fetch_offsets(group)
     return [
-        _group_offset(broker, topic, number, known)
-        for (topic, number), known in sorted(committed.items())
+        GroupOffset(
+            topic=each.topic,
+            partition=each.partition,
+            offset=None if each.committed is None else each.committed.offset,
+            metadata="" if each.committed is None else each.committed.metadata,
+            end_offset=each.end_offset,
+            lag=each.lag,
+            never_read=each.committed is None,
+        )
+        for each in partition_lags(
+            broker.topics, committed, assigned=assigned, end_of=_last_stable_offset
+        )
     ]
 
 
-def _group_offset(broker: Broker, topic: str, number: int, known: Committed) -> GroupOffset:
-    try:
-        end_offset: int | None = broker.topics.partition(topic, number).log.last_stable_offset
-    except UnknownTopic:
-        end_offset = None
-    return GroupOffset(
-        topic=topic,
-        partition=number,
-        offset=known.offset,
-        metadata=known.metadata,
-        end_offset=end_offset,
-        lag=None if end_offset is None else max(end_offset - known.offset, 0),
-    )
+def _last_stable_offset(partition: Partition) -> int:
+    return partition.log.last_stable_offset

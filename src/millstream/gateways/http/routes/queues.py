@@ -15,6 +15,7 @@ from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from millstream.broker.letter_browsing import LetterState
 from millstream.broker.subscriptions import (
     Delivery,
     SubscriptionDescription,
@@ -182,6 +183,10 @@ async def browse(
     partition: Annotated[int | None, Query(ge=0, le=MAX_PARTITIONS)] = None,
     offset: Annotated[int, Query(ge=0, le=LONG_MAX, description="Needs a partition.")] = 0,
     limit: Annotated[int, Query(ge=1, le=letters.MAX_LETTERS)] = letters.DEFAULT_BROWSED,
+    state: Annotated[
+        LetterState, Query(description="All, or those that were sent back, or those that were not.")
+    ] = LetterState.ALL,
+    counts: Annotated[bool, Query(description="Count all letters, too.")] = False,
     encoding: Encoding = TEXT,
 ) -> Response:
     """They stay where they are until the dead letter topic's retention ends them."""
@@ -193,6 +198,8 @@ async def browse(
         offset=offset,
         limit=limit,
         encoding=encoding,
+        state=state,
+        counts=counts,
     )
     return Response(orjson.dumps(answered), media_type="application/json")
 
@@ -212,6 +219,7 @@ async def replay(
         subscription,
         message_ids=wanted.message_ids,
         limit=wanted.limit,
+        again=wanted.again,
     )
     return Replayed(**done)
 

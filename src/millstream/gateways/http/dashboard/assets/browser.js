@@ -54,7 +54,7 @@ export class Browser {
     this.detail = new MessageView({ close: () => this.unview(), step: (by) => this.step(by) });
     this.split = h("div", { class: "browser" }, this.content);
     this.element = h("div", { class: "stack" },
-      h("form", { class: "toolbar", onsubmit: (event) => { event.preventDefault(); this.search(); } },
+      h("form", { class: "toolbar", onsubmit: (event) => { event.preventDefault(); if (this.isTailing) this.tail(); else this.search(); } },
         this.where, this.from, this.offset, this.time, this.text, this.key,
         h("button", { type: "submit" }, "Search"), this.tailButton),
       this.progress,
@@ -248,7 +248,9 @@ export class Browser {
     this.waiting = [];
     this.seen = 0;
     this.came = 0;
+    this.passed = 0;
     this.seenAtPause = 0;
+    this.remember();
     this.newer.hidden = true;
     fill(this.tailButton, h("span", {}, "End tail"));
     this.pause.hidden = false;
@@ -266,8 +268,14 @@ export class Browser {
     this.stream = new EventSource(`topics/${at(this.topic)}/stream?from=latest${partition}`);
     this.stream.addEventListener("message", (event) => {
       this.came += 1;
+      const message = JSON.parse(event.data);
+      if (!holds(message, this.text.value, this.key.value)) {
+        this.passed += 1;
+        if (this.came > TOO_FAST) this.rest();
+        return;
+      }
       this.seen += 1;
-      this.waiting.push(JSON.parse(event.data));
+      this.waiting.push(message);
       if (this.waiting.length > MOST_TAILED) this.waiting.splice(0, this.waiting.length - MOST_TAILED);
       if (this.came > TOO_FAST) this.rest();
     });
@@ -292,7 +300,9 @@ export class Browser {
     }
     if (this.waiting.length === 0 || this.isPaused) this.came = Math.max(this.came - TOO_FAST / 8, 0);
     const words = this.isPaused ? `Paused, ${count(this.seen - this.seenAtPause)} more came` : this.messages.length ? `Live: ${count(this.seen)} so far` : "Live: waiting for the next message";
-    this.status.textContent = this.isFast ? `${words}. More came than can be shown: some are left out` : words;
+    const isFiltered = Boolean(this.text.value || this.key.value);
+    const others = isFiltered ? `, of ${count(this.seen + this.passed)} that came` : "";
+    this.status.textContent = this.isFast ? `${words}${others}. More came than can be shown: some are left out` : `${words}${others}`;
   }
 
   togglePause() {
@@ -318,3 +328,21 @@ export class Browser {
     if (!isQuiet) this.search();
   }
 }
+
+// As the search does it: letters match in both cases, a key has to be the whole key.
+function holds(message, text, key) {
+  if (key && message.key !== key) return false;
+  if (!text) return true;
+  const wanted = lower(text);
+  const parts = [plain(message.value, message.encoding), plain(message.key, message.key_encoding)];
+  for (const [name, value] of Object.entries(message.headers ?? {})) {
+    parts.push(name);
+    for (const each of Array.isArray(value) ? value : [value]) parts.push(typeof each === "object" && each ? plain(each.base64, "base64") : each);
+  }
+  return parts.some((each) => each !== null && each !== undefined && lower(String(each)).includes(wanted));
+}
+
+function lower(text) { return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase()); }
+
+// Bytes that are no text are compared as the bytes that they are.
+function plain(data, encoding) { return encoding === "base64" && data ? new TextDecoder().decode(Uint8Array.from(atob(data), (each) => each.charCodeAt(0))) : data; }

@@ -96,7 +96,7 @@ function showOffsets(element, offsets) {
       h("tbody", {}, offsets.map((each) => h("tr", {},
         h("td", { class: "wrap" }, h("a", { href: `#/topics/${encodeURIComponent(each.topic)}` }, each.topic)),
         h("td", { class: "number" }, String(each.partition)),
-        h("td", { class: "number" }, count(each.offset)),
+        h("td", { class: "number" }, each.never_read && each.lag ? h("span", { class: "soft" }, "never read") : count(each.offset)),
         h("td", { class: "number" }, count(each.end_offset)),
         h("td", { class: "number" }, count(each.lag))))))
     : h("p", { class: "soft" }, "Nothing is committed yet."));

@@ -28,7 +28,7 @@ export function open() {
       { title: "Reads", size: "minmax(0, 1fr)", wide: true, cell: (row) => h("span", { class: "soft" }, row.topics.slice(0, 3).join(", ") + (row.topics.length > 3 ? " …" : "")) },
       { title: "State", size: "130px", narrow: "90px", cell: (row) => stateBadge(row.state), sort: (row) => row.state },
       { title: "Members", size: "90px", number: true, wide: true, cell: (row) => count(row.members), sort: (row) => row.members },
-      { title: "Lag", size: "100px", narrow: "64px", number: true, cell: (row) => (row.lag === null ? "–" : short(row.lag)), sort: (row) => row.lag ?? -1 },
+      { title: "Lag", size: "100px", narrow: "64px", number: true, cell: (row) => (row.lag === null ? "–" : row.neverRead ? h("span", { title: `${plural(row.neverRead, "partition")} never read` }, short(row.lag)) : short(row.lag)), sort: (row) => row.lag ?? -1 },
     ],
   });
   const body = h("div", {}, list.element);
@@ -59,7 +59,7 @@ export function open() {
       h("header", { class: "page-head" }, h("h1", {}, "Consumer groups")),
       h("div", { class: "toolbar" }, search, number), body),
     rows(table) {
-      rows = [...table].map(([key, [state, type, members, lag, topics]]) => ({ key, state, type, members, lag, topics }));
+      rows = [...table].map(([key, [state, type, members, lag, topics, neverRead]]) => ({ key, state, type, members, lag, topics, neverRead }));
       draw();
     },
   };

@@ -34,7 +34,7 @@ export class Pager {
 
   begin() {
     const { partition, partitions, offset } = this.wanted;
-    if (this.isSearch) return partition === null || offset === null ? {} : { partition, offset };
+    if (this.isSearch) return partition === null || offset === null ? {} : { [partition]: offset };
     const numbers = partition === null ? Array.from({ length: partitions }, (_, n) => n) : [partition];
     return new Map(numbers.map((each) => [each, offset]));
   }
@@ -54,13 +54,13 @@ export class Pager {
   async merge(place, signal) {
     const parts = await Promise.all([...place].map(async ([partition, offset]) => {
       const found = [];
-      let at = { partition, offset };
-      while (at && at.partition === partition && found.length < this.size && sizeOf(found) * place.size < MOST_CHARACTERS) {
+      let at = offset === null ? {} : { [partition]: offset };
+      while (at && found.length < this.size && sizeOf(found) * place.size < MOST_CHARACTERS) {
         const answer = await this.ask(partition, at, this.size - found.length, signal);
         found.push(...answer.messages);
         at = answer.next;
       }
-      return { partition, found, rest: at };
+      return { partition, found, rest: at?.[partition] };
     }));
     const sign = this.wanted.order === "newest" ? -1 : 1;
     const messages = parts.flatMap((each) => each.found)
@@ -72,14 +72,16 @@ export class Pager {
     for (const { partition, found, rest } of parts) {
       const used = taken.filter((each) => each.partition === partition).length;
       if (used < found.length) next.set(partition, this.wanted.order === "newest" ? (used ? found[used - 1].offset : found[0].offset + 1) : found[used].offset);
-      else if (rest) next.set(partition, rest.offset);
+      else if (rest !== undefined) next.set(partition, rest);
     }
     return { messages: taken, place: next.size ? next : null };
   }
 
+  // `at` has offsets by partition; it is empty at the beginning.
   async ask(partition, at, limit, signal) {
+    const places = Object.entries(at).map(([number, offset]) => `${number}:${offset}`).join(",");
     const { topic, text, key, timestamp, order } = this.wanted;
-    const answer = await get(`api/search?${query({ topic, text, key, partition, timestamp, order, limit, at_partition: at.partition, at_offset: at.offset })}`, signal);
+    const answer = await get(`api/search?${query({ topic, text, key, partition, timestamp, order, limit, at: places })}`, signal);
     for (const [number, end] of Object.entries(answer.ends)) if (!this.ends.has(Number(number))) this.ends.set(Number(number), end);
     return answer;
   }

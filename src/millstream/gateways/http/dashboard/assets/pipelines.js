@@ -3,6 +3,7 @@
 import { code, empty, fill, h } from "./dom.js";
 import { ago, count, plural, short } from "./format.js";
 
+const NO_RATE = new Set(["stopped", "finished", "failed"]);
 const KINDS = { running: "good", starting: "warn", stopping: "warn", failed: "bad" };
 const MOST_CHARACTERS = 4000;
 const MOST_QUERIES = 200;
@@ -49,7 +50,7 @@ function card(told, isOpen) {
   const each = read(told);
   const state = each.is_stale ? "gone" : each.state;
   // Of one that is gone it is not known what it does now.
-  const rate = (number) => (each.is_stale ? "–" : `${short(number ?? 0)}/s`);
+  const rate = (number) => (each.is_stale || NO_RATE.has(state) ? "–" : `${short(number ?? 0)}/s`);
   const kind = each.is_stale ? "bad" : Object.hasOwn(KINDS, state) ? KINDS[state] : "";
   return h("section", { class: "card" },
     h("header", {},

@@ -1,7 +1,7 @@
 // One queue: what waits in it, and its dead letters, which can be looked at, sent back and purged.
 
 import { ask, at, get, query } from "./api.js";
-import { dialog, toast } from "./dialog.js";
+import { choice, dialog, toast } from "./dialog.js";
 import { button, empty, fill, h, icon } from "./dom.js";
 import { count, plural, span, time } from "./format.js";
 import { List } from "./list.js";
@@ -65,12 +65,17 @@ class Letters {
     this.purge = button("Purge", () => this.askPurge(), { kind: "danger" });
     this.more = button("Load more", () => this.load(true));
     this.more.hidden = true;
+    this.state = choice([["all", "All letters"], ["outstanding", "Outstanding"], ["replayed", "Replayed"]], "all");
+    this.state.setAttribute("aria-label", "Which letters");
+    this.state.onchange = () => this.load(false);
+    this.counts = h("small", { role: "status" });
     this.list = new List({
       label: "Dead letters",
       open: (row) => this.view(row.message),
       columns: [
         { title: "", size: "24px", cell: (row) => this.box(row) },
         { title: "Letter", size: "90px", narrow: "60px", mono: true, cell: (row) => row.key },
+        { title: "State", size: "96px", narrow: "72px", cell: (row) => h("span", { class: row.message.replayed ? "badge good" : "badge warn" }, row.message.replayed ? "replayed" : "outstanding") },
         { title: "Time", size: "196px", wide: true, cell: (row) => time(row.message.timestamp) },
         { title: "Deliveries", size: "80px", number: true, wide: true, cell: (row) => count(row.message.delivery_count) },
         { title: "Reason", size: "minmax(0, 1fr)", cell: (row) => row.message.reason || h("span", { class: "null" }, "none was given") },
@@ -80,7 +85,7 @@ class Letters {
     this.content = h("div", { class: "browser" });
     this.detail = new MessageView({ close: () => this.unview(), step: (by) => this.step(by) });
     this.element = h("section", { class: "stack" },
-      h("header", { class: "page-head" }, h("h2", {}, "Dead letters"), this.replay, this.replayAll, this.purge),
+      h("header", { class: "page-head" }, h("h2", {}, "Dead letters"), this.counts, this.state, this.replay, this.replayAll, this.purge),
       this.content, this.more);
     this.arrange();
   }
@@ -101,9 +106,11 @@ class Letters {
     const asked = isMore ? Object.entries(this.next) : [[undefined, undefined]];
     const next = {};
     let hasMore = false;
+    let counts = isMore ? this.counted : null;
     try {
       for (const [partition, offset] of asked) {
-        const told = await get(`${this.path}/dlq?${query({ partition, offset, limit: PAGE })}`);
+        const told = await get(`${this.path}/dlq?${query({ partition, offset, limit: PAGE, state: this.state.value, counts: isMore ? undefined : true })}`);
+        counts = told.counts ?? counts;
         found.push(...told.messages);
         Object.assign(next, told.next_offsets);
         hasMore ||= told.messages.length === PAGE;
@@ -113,7 +120,7 @@ class Letters {
       return;
     }
     if (mine !== this.turn) return;
-    [this.messages, this.next, this.more.hidden] = [found, next, !hasMore];
+    [this.messages, this.next, this.more.hidden, this.counted] = [found, next, !hasMore, counts];
     const there = new Set(found.map((each) => each.message_id));
     for (const each of this.chosen) if (!there.has(each)) this.chosen.delete(each);
     this.arrange();
@@ -121,10 +128,14 @@ class Letters {
 
   arrange() {
     this.replay.disabled = !this.chosen.size;
-    this.replayAll.disabled = this.purge.disabled = !this.messages.length;
+    const { outstanding = 0, replayed = 0, is_complete: isComplete = true } = this.counted ?? {};
+    this.replayAll.disabled = !outstanding;
+    this.purge.disabled = !outstanding && !replayed;
+    fill(this.counts, outstanding || replayed ? `${isComplete ? "" : "at least "}${count(outstanding)} outstanding, ${count(replayed)} replayed` : "");
     if (!this.messages.length) {
       this.unview();
-      fill(this.content, empty("No dead letters", "A message comes here when it was delivered in vain as often as the queue allows."));
+      const chosen = this.state.value;
+      fill(this.content, chosen !== "all" && (outstanding || replayed) ? empty(`No letters are ${chosen}`, "Choose All letters to see the others.") : empty("No dead letters", "A message comes here when it was delivered in vain as often as the queue allows."));
       return;
     }
     if (!this.list.element.isConnected) fill(this.content, this.list.element);
@@ -167,14 +178,16 @@ class Letters {
   }
 
   sendBack(ids) {
+    const again = ids ? this.messages.filter((each) => each.replayed && this.chosen.has(each.message_id)).length : 0;
     dialog({
       title: "Replay dead letters",
       action: "Replay",
-      content: h("p", {}, `${ids ? plural(ids.length, "letter") : "All letters that were not sent back yet"} will be sent to `, h("b", {}, this.topic), " as new messages. All queues and readers of the topic get them."),
+      content: [h("p", {}, `${ids ? plural(ids.length, "letter") : "All letters that were not sent back yet"} will be sent to `, h("b", {}, this.topic), " as new messages. All queues and readers of the topic get them."),
+        again > 0 && h("p", { class: "notice" }, `${plural(again, "letter")} of these ${again === 1 ? "was" : "were"} replayed before and will be sent again.`)],
       act: async () => {
-        const done = await ask("POST", `${this.path}/dlq/replay`, ids ? { message_ids: ids } : { limit: 10_000 });
+        const done = await ask("POST", `${this.path}/dlq/replay`, ids ? { message_ids: ids, again: again > 0 } : { limit: 10_000 });
         this.chosen.clear();
-        toast(`${plural(done.count, "letter")} sent back${done.failed.length ? `, ${done.failed.length} refused: ${done.failed[0].reason}` : ""}`, done.failed.length ? "bad" : "good");
+        toast(`${plural(done.count, "letter")} sent back${done.failed.length ? `, ${done.failed.length} refused: ${done.failed[0].reason}` : ""}${done.has_more ? "; more remain: replay again to send them" : ""}`, done.failed.length ? "bad" : "good");
         await this.load(false);
       },
     });
