@@ -97,7 +97,9 @@ def test_refused_message_dies_and_is_sent_back(web: httpx.Client, name: str) -> 
     [again] = queue.receive(wait_ms=10_000)
     assert (again["value"], again["key"], again["headers"]) == ("bad", "k", {"h": "1"})
     assert queue.post("dlq/replay").json()["count"] == 0
-    assert queue.post("dlq/replay", message_ids=[letter["message_id"]]).json()["count"] == 1
+    one = [letter["message_id"]]
+    assert queue.post("dlq/replay", message_ids=one).status_code == 409
+    assert queue.post("dlq/replay", message_ids=one, again=True).json()["count"] == 1
     assert queue.post("dlq/replay", message_ids=["0:99"]).status_code == 422
     assert len(queue.receive(wait_ms=10_000)) == 1
 
