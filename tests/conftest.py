@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import signal
+from collections.abc import Iterator
 
 import pytest
 from xdist.remote import Producer
@@ -30,6 +32,15 @@ def pytest_collection_finish() -> None:
     """Exempt collected tests from garbage collection: they live as long as the process."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """Undo what a broker in this process made of the log's level."""
+    logger = logging.getLogger("millstream")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def sample(cls: type[Struct], version: int) -> Struct:
         found = re.match(r"Sequence\[(\w+)\]", cls.__annotations__[name])
         if found:
             nested = getattr(sys.modules[cls.__module__], found[1])
-            plain = {"String": "a", "Int32": 1, "Int64": 1}.get(found[1])
+            plain = {"String": "a", "Int8": 1, "Int32": 1, "Int64": 1}.get(found[1])
             values[name] = [sample(nested, version) if plain is None else plain]
         elif cls.__annotations__[name].startswith("String"):
             values[name] = "a"

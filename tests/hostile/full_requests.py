@@ -67,10 +67,11 @@ def _filled(cls: type[Struct], version: int, path: Path, count: int) -> Struct:
         return cls(**{name: [_filled(element, version, tuple(rest), count)]})
     text = _text(element, version) if element is not None else None
     is_text = "str" in str(get_type_hints(cls)[name])
+    most = 1 << 7 if "Int8" in cls.__annotations__[name] else 1 << 31
     elements: list[Any] = []
     for number in range(count):
         if element is None:
-            elements.append(f"{number:x}" if is_text else number)
+            elements.append(f"{number:x}" if is_text else number % most)
         else:
             elements.append(element() if text is None else element(**{text: f"{number:x}"}))
     return cls(**{name: elements})

@@ -171,7 +171,7 @@ def test_completion_before_the_markers_are_durable_is_found_out() -> None:
     ("broker", "slow_log"), [(HastyCoordinator, COORDINATOR_LOG), (HastyMarkers, DATA_LOG)]
 )
 def test_hasty_flusher_is_found_out(broker: type[SimulatedBroker], slow_log: str) -> None:
-    message = "readers have seen|visible|hangs|refused for no reason"
+    message = "readers have seen|visible|hangs|refused for no reason|given to two clients"
     find_out_by_chance(message, broker=broker, slow_log=slow_log)
 
 

@@ -20,7 +20,8 @@ _SOURCES: Mapping[str, tuple[str, ...]] = {
     "topics": ("topics",),
     "partitions": ("partitions", "partition_indexes"),
     "groups": ("groups", "group_ids"),
-    "results": ("topics", "resources", "groups_names"),
+    "results": ("topics", "resources", "groups_names", "creations"),
+    "filter_results": ("filters",),
     "responses": ("topics", "topic_names", "resources"),
     "coordinators": ("coordinator_keys",),
     "transaction_states": ("transactional_ids",),
@@ -57,8 +58,8 @@ def refusal(cls: type[Struct], request: object, code: int, version: int) -> Stru
             if name not in _CODES and hasattr(request, name):
                 values[name] = getattr(request, name)
         elif items := _source(request, name):
-            values[name] = [refusal(nested, each, code, version) for each in items]
-            is_told = True
+            values[name] = refused = [refusal(nested, each, code, version) for each in items]
+            is_told |= any(map(holds_code, refused))
     if not isinstance(request, Struct):
         values[next(each for each in _IDENTITIES if each in cls.FIELDS)] = request
     if not is_told:

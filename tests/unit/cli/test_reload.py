@@ -29,6 +29,9 @@ def other_value(place: Place) -> object:
     domain, default = place.setting.domain, place.setting.default
     if isinstance(domain, Whole):
         assert isinstance(default, int)
+        if place.key == "kafka.queued.max.request.bytes":
+            # Any number below the size of a request is refused.
+            return domain.maximum
         return default - 1 if default > domain.minimum else default + 1
     if isinstance(domain, Fraction):
         return float(domain.minimum if default != domain.minimum else domain.maximum)
@@ -93,6 +96,8 @@ def test_every_component_works_with_its_new_settings(tmp_path: Path) -> None:
                 "http": running.http.settings,
                 "pylogstreams": running.pylogstreams.settings,
                 "telemetry": broker.settings.telemetry,
+                # All of it waits for a restart.
+                "memory": started.memory,
             }
             assert {name: parts[name] == getattr(read, name) for name in SECTIONS} == dict.fromkeys(
                 SECTIONS, True

@@ -47,6 +47,7 @@ def writer(
 ) -> DataSourceArrowWriter:
     """For `table.write`."""
     parsed = _parse(options, schema, overwrite=overwrite)
+    _ensure_topic(parsed)
     if not parsed.is_exactly_once:
         return _BatchAtLeastOnce(parsed)
     if parsed.batch_id is not None:
@@ -62,21 +63,24 @@ def stream_writer(
     """For `stream.writeStream`."""
     parsed = _parse(options, schema, overwrite=overwrite)
     if not parsed.is_exactly_once:
+        _ensure_topic(parsed)
         return _StreamAtLeastOnce(parsed)
     if parsed.batch_id is not None:
         raise InvalidOption(
             name="batchId", value=parsed.batch_id, expected="nothing: a stream numbers its batches"
         )
-    if parsed.name:
-        return _StreamOnce(parsed, f"query/{parsed.name}")
-    if not parsed.checkpoint:
-        raise QueryUnnamed
-    warnings.warn(
-        f"the query has no name, and is known by its checkpointLocation {parsed.checkpoint!r}: "
-        f"with another one it would write its rows again; set option name or queryName",
-        stacklevel=2,
-    )
-    return _StreamOnce(parsed, f"checkpoint/{parsed.checkpoint}")
+    name = f"query/{parsed.name}"
+    if not parsed.name:
+        if not parsed.checkpoint:
+            raise QueryUnnamed
+        name = f"checkpoint/{parsed.checkpoint}"
+        warnings.warn(
+            f"the query has no name, and is known by its checkpointLocation {parsed.checkpoint!r}: "
+            f"with another one it would write its rows again; set option name or queryName",
+            stacklevel=2,
+        )
+    _ensure_topic(parsed)
+    return _StreamOnce(parsed, name)
 
 
 def _parse(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SinkOptions:
@@ -84,11 +88,14 @@ def _parse(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -
     check_schema(schema, parsed)
     if overwrite:
         raise InvalidOption(name="mode", value="overwrite", expected="append: a topic only grows")
-    if parsed.topic:
-        # Before any row is read: a task would find out only when it writes.
-        with Cluster(parsed.cluster) as cluster:
-            ensure_topic(cluster, parsed.topic)
     return parsed
+
+
+def _ensure_topic(options: SinkOptions) -> None:
+    """Before any row is read: a task would find out only when it writes."""
+    if options.topic:
+        with Cluster(options.cluster) as cluster:
+            ensure_topic(cluster, options.topic)
 
 
 class _Once:

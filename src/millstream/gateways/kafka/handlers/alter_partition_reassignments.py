@@ -29,9 +29,12 @@ async def handle(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_outcome(topic.name, each, context) for each in topic.partitions],
+                partitions=[
+                    _outcome(topic.name, each, context)
+                    async for each in context.pace.over(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            async for topic in context.pace.over(request.topics)
         ]
     )
 
