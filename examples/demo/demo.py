@@ -101,7 +101,7 @@ def _run(home: Path, wishes: argparse.Namespace) -> list[shop.Event]:
     flags = ["--data-dir", str(home / "broker"), "--kafka", kafka, "--http", http]
     broker = [sys.executable, "-m", "millstream", "serve", *flags, "--pylogstreams", "off"]
     with _process(broker, home / "broker.log", {}) as serving:
-        _until(lambda: _progress(http) is not None, START_S, "the broker is ready", serving)
+        _until(lambda: _progress(http) is not None, START_S, "the broker was ready", serving, home)
         say(f"broker    {kafka} (Kafka), http://{http} (HTTP), data in {home / 'broker'}")
         with Cluster(kafka) as cluster:
             cluster.create_topic(TOPIC, PARTITIONS)
@@ -120,7 +120,7 @@ def _feed_pipeline(
         def is_running() -> bool:
             return (_progress(http) or {}).get("state") == "running"
 
-        _until(is_running, START_S, "the pipeline runs", working)
+        _until(is_running, START_S, "the pipeline ran", working, home)
         sent = _send(cluster, wishes, http)
         say(f"sent      {len(sent):,} events; waiting until the pipeline has read them all")
         ends = cluster.offsets([(TOPIC, number) for number in range(PARTITIONS)], LATEST)
@@ -130,7 +130,7 @@ def _feed_pipeline(
             groups = [cluster.committed(f"shop.{query}", list(ends)) for query in QUERIES]
             return all(group == ends for group in groups) and _are_windows_told(cluster, sent)
 
-        _until(has_read_all, FINISH_S, "the pipeline has read all", working, every_s=TELL_S)
+        _until(has_read_all, FINISH_S, "the pipeline had read all", working, home, TELL_S)
     return sent
 
 
@@ -305,12 +305,13 @@ def _until(
     within_s: float,
     what: str,
     process: subprocess.Popen[bytes],
+    home: Path,
     every_s: float = 0.2,
 ) -> None:
     deadline_s = time.monotonic() + within_s
     while not holds():
         if process.poll() is not None:
-            raise Failed(f"a process ended before {what}: see the logs in the folder of the demo")
+            raise Failed(f"a process ended before {what}: see the logs in {home}")
         if time.monotonic() > deadline_s:
             raise Failed(f"not within {within_s:.0f} s: {what}")
         time.sleep(every_s)

@@ -35,6 +35,12 @@ def test_flips_under_a_running_broker_are_told_with_their_offset(tmp_path: Path)
                     for place in (*range(0, HEAD_BYTES, 7), sizes[number] - 2):
                         if place not in EPOCH:
                             await _check_flip(web, file, sum(sizes[:number]) + place, number * EACH)
+                health = (await web.get("/health")).json()
+            # A batch that was sound when it was proved is reported like any other.
+            starts = {sum(sizes[:number]) for number in range(BATCHES)}
+            assert starts <= {each.position for each in partition.log.report.damage}
+            assert health["status"] == "degraded"
+            assert f"{file.relative_to(tmp_path)}: bytes" in health["damage"][0]
 
     run(main())
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
@@ -98,7 +99,11 @@ class Reader:
                         return page._replace(next_offset=unpacking.left.offset)
                 # Past what compaction took out of it, too.
                 offset = max(offset, header.next_offset)
-        except (CorruptData, RecordTooLarge):
+        except (CorruptData, RecordTooLarge) as fault:
+            if isinstance(fault, CorruptData):
+                # So that the log, health and metrics name the file, too.
+                with suppress(CorruptData):
+                    log.recheck(fault.offset)
             if not records:
                 raise
             # Who reads on is told. What was taken before is sound.

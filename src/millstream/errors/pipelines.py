@@ -44,7 +44,7 @@ class PipelineFailed(Conflict):
     def __str__(self) -> str:
         return (
             f"pipeline {self.name!r} stopped: its sink {self.sink!r} failed: {self.reason}\n"
-            "put that right and run it again: it goes on where it was"
+            "fix the cause and run it again: it continues where it stopped"
         )
 
 

@@ -306,6 +306,15 @@ class LocalLog:
                 log=self._name, offset=offset, next_offset=damage.next_offset, reason=damage.reason
             ) from damage
 
+    def recheck(self, offset: int) -> None:
+        """Prove a batch once more that was found to be damaged when it was decoded.
+
+        Raises RecordsDamaged, after it has been reported.
+        """
+        self._chain.distrust(offset)
+        if self._start_offset <= offset < self._end_offset:
+            self.read(offset, 1)
+
     def prove(self) -> list[Damage]:
         """Read every batch; returns all that is damaged, which the report then tells."""
         for damage in damage_in(self._chain, self._start_offset):

@@ -101,6 +101,15 @@ class SegmentChain:
         """A closed segment, mapped."""
         return self._closed.reader(segment)
 
+    def distrust(self, offset: int) -> None:
+        """Prove the batches of the segment that holds an offset again, when they are next read."""
+        for segment in self.segments_from(offset):
+            if segment.state is not SegmentState.ACTIVE:
+                self._closed.forget(segment)
+            elif (writer := self.active.open_writer()) is not None:
+                writer.distrust()
+            return
+
     def segments_from(self, offset: int) -> Iterator[Segment]:
         """The segment that holds an offset, and all behind it."""
         for number in range(max(self._number_of(offset), 0), len(self.segments)):

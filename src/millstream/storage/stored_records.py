@@ -159,5 +159,6 @@ def _corrupt(offset: int, reason: str, next_offset: int) -> CorruptData:
         path=f"the stored batch at offset {offset}",
         position=0,
         reason=reason,
+        offset=offset,
         next_offset=max(next_offset, offset + 1),
     )

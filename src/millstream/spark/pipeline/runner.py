@@ -15,7 +15,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
@@ -54,6 +54,16 @@ _OWN_ERROR = re.compile(r"^millstream\.errors\.[\w.]+: ")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
 
 Tell = Callable[[Snapshot], None]
+
+
+def slow_queries(ended: Mapping[str, str], starts: Mapping[str, int]) -> list[str]:
+    """Of queries that have ended, by name and error, those to start again.
+
+    Spark did not wait for their processes; on a busy machine that comes and goes.
+    """
+    return [
+        name for name, error in ended.items() if _SLOW_PYTHON in error and starts[name] < _STARTS
+    ]
 
 
 class Runner:
@@ -158,10 +168,12 @@ class Runner:
 
     def _is_slow(self, name: str) -> bool:
         """Whether to start a query again because Spark did not wait for its processes."""
-        if self._starts[name] >= _STARTS:
-            return False
         query = self._running.get(name)
-        return query is None or (not query.isActive and _SLOW_PYTHON in str(query.exception()))
+        if query is None:
+            return self._starts[name] < _STARTS
+        return not query.isActive and bool(
+            slow_queries({name: str(query.exception() or "")}, self._starts)
+        )
 
     def _start_query(self, name: str) -> StreamingQuery | None:
         """None if Spark did not wait for a Python process that planning the query needs."""
@@ -179,23 +191,20 @@ class Runner:
         self._running[name] = query
         return query
 
-    def _start_again(self) -> bool:
-        """Queries whose processes Spark did not wait for: on a busy machine that comes and goes."""
-        has_started = False
-        for name in list(self._running):
-            if self._is_slow(name):
-                _log.warning("query %s is started again: %s", name, _SLOW_REASON)
-                self._start_query(name)
-                has_started = True
-        return has_started
-
     def _watch(self) -> None:
         while not self.stop.wait(_LOOK_S):
             self._report(has_news=self._look())
-            if self._start_again():
-                continue
-            active = [name for name, query in self._running.items() if query.isActive]
-            if len(active) < len(self._running) and (not active or self._failed()):
+            # Looked at once: a query that ends meanwhile is judged at the next look.
+            ended = {
+                name: str(query.exception() or "")
+                for name, query in self._running.items()
+                if not query.isActive
+            }
+            again = slow_queries(ended, self._starts)
+            for name in again:
+                _log.warning("query %s is started again: %s", name, _SLOW_REASON)
+                self._start_query(name)
+            if not again and (len(ended) == len(self._running) or any(ended.values())):
                 return
 
     def _end(self) -> None:

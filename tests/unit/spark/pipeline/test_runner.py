@@ -145,3 +145,32 @@ def test_spark_that_is_gone_is_told_in_words(
         runner(monkeypatch, published, [ConnectionRefusedError()]).run()
     assert published.snapshots[-1]["state"] == "failed"
     assert "Spark's process has ended" in published.snapshots[-1]["error"]
+
+
+class EndingQuery(Query):
+    """One that is seen to run some times, and then to have ended."""
+
+    status = {"message": "Processing new data", "isTriggerActive": True}  # noqa: RUF012
+
+    def __init__(self, error: str | None, looks: int) -> None:
+        super().__init__(error)
+        self._looks = looks
+
+    @property
+    def isActive(self) -> bool:  # type: ignore[override]  # noqa: N802
+        self._looks -= 1
+        return self._looks >= 0
+
+
+@pytest.mark.parametrize("looks", range(8))
+def test_slow_query_that_ends_between_two_looks_is_started_again(
+    monkeypatch: pytest.MonkeyPatch, published: Published, looks: int
+) -> None:
+    outcomes: list[str | Exception | None] = [None]
+    running = runner(monkeypatch, published, outcomes)
+    start = queries.start
+    first = [EndingQuery(SLOW, looks)]
+    monkeypatch.setattr(queries, "start", lambda *told: first.pop() if first else start(*told))
+    running.run()
+    assert outcomes == []
+    assert published.snapshots[-1]["state"] == "finished"
