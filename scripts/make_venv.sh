@@ -37,7 +37,10 @@ if fits "$wanted"; then
     python=$wanted
 elif [ "$wanted" != python3 ]; then
     # A Python that was asked for by name is not replaced by another.
-    fail "$wanted is not a Python from 3.11 to 3.14: set PYTHON to one that is"
+    command -v "$wanted" >/dev/null 2>&1 || fail "$wanted: command not found; set PYTHON to another"
+    version=$("$wanted" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&1) ||
+        fail "$wanted does not run: $(echo "$version" | head -n 1)"
+    fail "$wanted is Python $version; Millstream needs 3.11 to 3.14: set PYTHON to one of them"
 else
     candidates="python3.14 python3.13 python3.12 python3.11"
     for candidate in $candidates; do
