@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections.abc import Iterator
 
 import pytest
 from xdist.remote import Producer
@@ -35,12 +34,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def log_level() -> Iterator[None]:
+def log_level() -> None:
     """Undo what a broker in this process made of the log's level."""
-    logger = logging.getLogger("millstream")
-    level = logger.level
-    yield
-    logger.setLevel(level)
+    logging.getLogger("millstream").setLevel(logging.NOTSET)
 
 
 @pytest.fixture
