@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command import Command
 from tests.clients.broker_process import BrokerProcess
 from tests.fakes.child_process import ChildProcess
+from tests.fakes.patience import HANG_S
 
 pytestmark = pytest.mark.system
 
@@ -28,6 +29,10 @@ def broker(tmp_path: Path) -> BrokerProcess:
         cli.output("produce", "kept", stdin=b"1\n2\n3\n")
         broker.stop()
     return broker
+
+
+def get(broker: BrokerProcess, path: str) -> httpx.Response:
+    return httpx.get(f"{broker.url}{path}", timeout=HANG_S)
 
 
 def flip(path: Path, position: int) -> None:
@@ -50,16 +55,16 @@ def test_damaged_copy_of_the_catalog_is_repaired_and_shown(broker: BrokerProcess
         assert (
             cli.objects("topic", "describe", "kept")[0]["settings"]["retention.ms"]["value"] == "-1"
         )
-        health = httpx.get(f"{broker.url}/health").json()
+        health = get(broker, "/health").json()
         assert health["status"] == "ok"
         [damage] = health["damage"]
         assert f"topics/{CATALOG}: bytes" in damage
         assert str(broker.data) not in damage
-        assert "\nmillstream_log_repaired_places 1\n" in httpx.get(f"{broker.url}/metrics").text
+        assert "\nmillstream_log_repaired_places 1\n" in get(broker, "/metrics").text
         [complaint] = broker.complaints()
         assert f"{broker.data}/topics/{CATALOG}: bytes" in complaint
         broker.restart()
-        assert httpx.get(f"{broker.url}/health").json()["damage"] == []
+        assert get(broker, "/health").json()["damage"] == []
 
 
 def test_catalog_damaged_in_both_copies_is_repaired_by_command(broker: BrokerProcess) -> None:
@@ -90,18 +95,18 @@ def test_damaged_messages_are_shown_and_taken_out(broker: BrokerProcess) -> None
     flip(path, 65)
     cli = Command(broker.address)
     with broker:
-        answer = httpx.get(f"{broker.url}/topics/kept/messages?offset=0")
+        answer = get(broker, "/topics/kept/messages?offset=0")
         assert answer.status_code == 500
         assert str(broker.data) not in answer.text
-        health = httpx.get(f"{broker.url}/health").json()
+        health = get(broker, "/health").json()
         assert health["status"] == "degraded"
         assert "topics/kept/0/00000000000000000000.log: bytes 0 to" in health["damage"][0]
-        assert "\nmillstream_log_damaged_places 1\n" in httpx.get(f"{broker.url}/metrics").text
+        assert "\nmillstream_log_damaged_places 1\n" in get(broker, "/metrics").text
         assert len(broker.complaints()) == 1
         broker.stop()
     assert "kept/0: offsets 0 to" in cli.output("segment", "repair", str(broker.data), "--yes")
     with broker:
         assert cli.objects("topic", "describe", "kept")[0]["partitions"]
-        assert httpx.get(f"{broker.url}/topics/kept/messages?offset=0").status_code == 200
-        assert httpx.get(f"{broker.url}/health").json()["damage"] == []
+        assert get(broker, "/topics/kept/messages?offset=0").status_code == 200
+        assert get(broker, "/health").json()["damage"] == []
         broker.stop()

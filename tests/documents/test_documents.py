@@ -27,12 +27,14 @@ PRINTED = {
     "logs_and_traces": "two apples\n",
     "pylogstreams": "news Breaking: it is live!\n",
     "python_client": re.escape(
-        "0 0\n0 b'ada' two apples b'web'\n"
-        "1000\nevent 998\nevent 999\n"
-        "2 EUR\n"
+        "0 0\n0 b'ada' two apples b'web'\n1000\nevent 998\nevent 999\n2 EUR\n"
+    )
+    # From several partitions, in any order.
+    + r"(?:[abcd]\n){4}"
+    + re.escape(
         "resize 1 1\nresize 2 1\nclean up 1\n0\n"
-        "3 True\nthere is no topic 'clicks'\n"
-        "['ledger']\n2 [('payments', 0, 1)]\n1\n"
+        "3 True\nthere is no topic 'visits'\n"
+        "['counters', 'ledger']\n2 [('payments', 0, 1)]\n1\n"
     ),
     "durability": r"b'12 EUR'\n",
     "fastqueue2": "3\n",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import sys
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -158,6 +159,8 @@ def test_inputs_of_all_kinds_leave_the_broker_as_it_was(
 ) -> None:
     # A request for a hundred thousand partitions is a valid one, and takes its time.
     monkeypatch.setattr("millstream.catalog.commands.MAX_PARTITIONS", 4)
+    # Every line is to be seen.
+    monkeypatch.setattr("millstream.telemetry.client_log.LINES_PER_MINUTE", sys.maxsize)
 
     async def main() -> None:
         attack = Attack(SEED + share)
@@ -212,6 +215,8 @@ def test_inputs_over_real_sockets_leave_the_broker_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.catalog.commands.MAX_PARTITIONS", 4)
+    # Every line is to be seen.
+    monkeypatch.setattr("millstream.telemetry.client_log.LINES_PER_MINUTE", sys.maxsize)
 
     async def main() -> None:
         attack = Attack(SEED + SHARES)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from millstream import __version__
+from millstream.broker.memory_budget import USES
 from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
 from millstream.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -284,7 +285,9 @@ def test_every_value_is_that_of_the_workload(workload: Workload) -> None:
     sizes["shop", 1] = workload.fetch("shop", 1)
     found = workload.until(
         lambda found: (
-            found.get(ended) == 1 and found[sample("millstream_connections", door="kafka")] == 1
+            found.get(ended) == 1
+            and found[sample("millstream_connections", door="kafka")] == 1
+            and found[sample("millstream_log_flush_queue")] == 0
         )
     )
     counts = histograms(found)
@@ -308,12 +311,27 @@ def _whole(found: dict[Sample, float]) -> dict[Sample, float]:
     assert labels["version"] == __version__
     names = ("offline_partitions", "refusing_partitions", "log_flush_failures_total")
     recovery = ("recovery_unclean_logs", "recovery_scanned_bytes", "recovery_torn_logs")
-    damage = ("log_damaged_places", "log_rebuilt_indexes", "log_flush_queue")
+    damage = (
+        "log_damaged_places",
+        "log_repaired_places",
+        "log_copies_behind",
+        "log_rebuilt_indexes",
+        "log_flush_queue",
+        "unread_connections_dropped_total",
+    )
+    limit = sample("millstream_memory_limit_bytes")
+    assert found[limit] >= 128 << 20
+    held = {key: value for key, value in found.items() if key[0] == "millstream_memory_used_bytes"}
+    assert len(held) == len(USES)
+    # A request that came in pieces leaves its connection a buffer for a while.
+    assert set(held.values()) <= {0, 64 << 10}
     return {
         sample("millstream_info", **labels): 1,
         sample("millstream_topics"): 9,
         sample("millstream_partitions"): 13,
         **{sample(f"millstream_{name}"): 0 for name in (*names, *recovery, *damage)},
+        limit: found[limit],
+        **held,
     }
 
 

@@ -134,7 +134,7 @@ def test_spark_of_a_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MILLSTREAM_BOOTSTRAP", broker.address)
-    monkeypatch.setattr(session, "open_session", lambda *_: spark)
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     follower = Follower(spark, broker, tmp_path)
     if page in PREPARED:
