@@ -36,6 +36,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def log_level() -> None:
     """Undo what a broker in this process made of the log's level."""
+    logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("millstream").setLevel(logging.NOTSET)
 
 

@@ -47,7 +47,7 @@ _ENOUGH = range(400)
 """Each broken broker below is found in a tenth of them, so that another random stream also does."""
 _SCRIPTS = 8
 """In each, syncs end in another order. A tenth of their crashes is enough, too."""
-_PARTS = 4
+_PARTS = 9
 _MODES: tuple[CrashMode, ...] = ("lost", "torn", "kept")
 _MOMENTS: tuple[CrashMoment, ...] = get_args(CrashMoment)
 
@@ -83,7 +83,7 @@ def operations_of_logs(script: Script, *kinds: str) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("chunk", sampled(range(10), 2))
+@pytest.mark.parametrize("chunk", sampled(range(10), 1))
 def test_transactions_keep_their_promises_whatever_happens(chunk: int) -> None:
     run_schedules(range(chunk * _CHUNK, (chunk + 1) * _CHUNK))
 
@@ -175,11 +175,13 @@ def test_hasty_flusher_is_found_out(broker: type[SimulatedBroker], slow_log: str
     find_out_by_chance(message, broker=broker, slow_log=slow_log)
 
 
+@pytest.mark.system
 def test_decided_transaction_that_is_not_completed_at_start_is_found_out() -> None:
     find_out_by_crashes("visible|hangs", ForgetsDecided, slow_log=DATA_LOG)
     find_out_by_chance("visible|hangs", broker=ForgetsDecided)
 
 
+@pytest.mark.system
 def test_unknown_transaction_that_stays_open_is_found_out() -> None:
     find_out_by_crashes(
         "hangs|refused for no reason", HangingTransactions, slow_log=COORDINATOR_LOG
@@ -223,6 +225,7 @@ def test_answer_before_the_decision_is_found_out() -> None:
     find_out_by_chance("a group is told|hangs|visible|refused for no reason", broker=broken)
 
 
+@pytest.mark.system
 def test_client_that_is_not_fenced_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     init, tick = transitions.init, transitions.tick
 
