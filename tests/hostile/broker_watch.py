@@ -15,7 +15,7 @@ from tests.fuzz.broker_load import MIB, create_topic, own_memory_bytes
 
 ALLOWED_BYTES = 400 * MIB
 """What all attackers together may add to the memory of an idle broker."""
-SETTINGS = f"[memory]\nmax.memory.bytes = {256 * MIB}\n"
+SETTINGS = f"[memory]\nmax.memory.bytes = {192 * MIB}\n"
 _LOOK_S = 0.005
 
 
