@@ -1,9 +1,9 @@
 """One budget for everything that clients make the broker hold: `max.memory.bytes`.
 
-Requests that have not come whole, bodies, WebSocket messages, and answers that clients do not read
-are charged to it, by the chunk and never by the record. Whoever finds no room waits in line, or is
-refused with an error that says to try again. Clients that leave answers unread give way to others,
-the one that has stalled for longest first: what they do not read was already made.
+Incomplete requests, bodies, WebSocket messages and unread responses are charged to it, per chunk
+and never per record. A connection that finds no room waits in line, or its request is refused with
+a retriable error. Connections with unread responses are dropped to make room, the one that has
+stalled for longest first.
 
 Invariant: `used_bytes` is the sum of what is held by each use, and at most `limit_bytes`.
 """

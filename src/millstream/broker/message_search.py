@@ -131,8 +131,8 @@ class Searches:
     ) -> Slice:
         """Look from an offset on, or before it. Raises CorruptData, StorageFailure.
 
-        A search that nobody waits for any more is over when its turn comes. `pace` is for who asks
-        several times.
+        A cancelled search ends when its turn comes. Callers that search several times share a
+        `pace`.
         """
         scan = _Scan(partition, wanted, self._max_unpacked_bytes, pace or Pace())
         loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ By default only what counts: records of transactions that were committed, and no
 
 Invariant: a page says where the next one begins, also where it holds no records.
 Memory: a batch is unpacked as far as its records fit into the page. Where a page ends within a
-batch, the unpacking is kept for whoever reads on there; of these there are few, and each is small.
+batch, the unpacking is kept for the next page; the number and size of these are bounded.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Reader:
         looked into, and one record given, whatever its size up to `max_record_bytes`.
 
         Only those at `wanted` offsets, if they are given, from batches of about `packed_bytes`.
-        Many may read the same at once: whoever will read on can be an `owner`, with whose unpacking
-        nobody else goes on.
+        Several callers may read the same batch. A caller that reads page after page passes itself
+        as `owner`, so that no other caller continues its unpacking.
 
         Raises OffsetOutOfRange, CorruptData, RecordTooLarge, StorageFailure.
         """

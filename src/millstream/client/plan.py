@@ -39,7 +39,7 @@ class LogPlan:
 
     @property
     def credit_messages(self) -> int:
-        """How many messages are dealt with before the broker is told so."""
+        """After how many processed messages the client grants the broker new credit."""
         return max(1, self.prefetch // _CREDITS_PER_PREFETCH)
 
     def steps(self, positions: Mapping[int, int], *, is_first: bool) -> list[Frame]:
@@ -91,7 +91,7 @@ class GroupPlan:
 
     @property
     def credit_messages(self) -> int:
-        """How many messages are dealt with before the broker is told so."""
+        """After how many processed messages the client grants the broker new credit."""
         return max(1, self.prefetch // _CREDITS_PER_PREFETCH)
 
     def steps(self, _: Mapping[int, int], *, is_first: bool) -> list[Frame]:

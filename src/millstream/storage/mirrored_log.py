@@ -1,9 +1,9 @@
 """The log of one of the broker's own topics: two copies, in two directories.
 
-What the broker believes is in these logs: topics and their settings, committed offsets,
-transactions, queues. A batch that cannot be read would silently change it, so every batch is
-stored in the primary directory (`topics/<topic>/<n>`) and in a copy (`copies/<topic>/<n>`), and
-counts as durable when both are synced.
+These logs hold the broker's state: topics and their settings, committed offsets, transactions,
+queues. A batch that cannot be read would silently change that state, so every batch is stored in
+the primary directory (`topics/<topic>/<n>`) and in a copy (`copies/<topic>/<n>`), and counts as
+durable when both are synced.
 
 Opening proves every batch of both. A copy that is damaged or shorter is replaced by the other one,
 if that is whole; a damaged directory is kept under `damaged/`. Where neither is whole the log does
