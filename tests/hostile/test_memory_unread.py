@@ -71,8 +71,8 @@ def test_http_clients_that_read_no_answers_cost_bounded_memory(broker: BrokerPro
         is_served(broker)
 
 
-def test_event_streams_that_are_not_read_cost_bounded_memory(broker: BrokerProcess) -> None:
-    with ExitStack() as stack, watched(broker):
+def test_event_streams_that_are_not_read_hold_one_event_each(broker: BrokerProcess) -> None:
+    with ExitStack() as stack, watched(broker) as watch:
         for _ in range(READERS):
             client = stack.enter_context(closing(silent_socket(broker.http_port)))
             client.sendall(
@@ -80,6 +80,7 @@ def test_event_streams_that_are_not_read_cost_bounded_memory(broker: BrokerProce
                 "Host: localhost\r\n\r\n".encode()
             )
         is_served(broker)
+    assert watch.grown_bytes < 2 * READERS * MIB, str(watch)
 
 
 def test_kafka_and_pylogstreams_clients_that_do_not_read_cost_bounded_memory(

@@ -116,7 +116,7 @@ def test_repetitions_cost_no_more_than_the_links_that_an_expression_may_have(
         ("a" * 4097, "at most 4096"),
         (".{1000}.{1000}.", "too large"),
         ("(a?b?c?.?){200}", "too many different things"),
-        ("|".join("[ab]x" for _ in range(4_000_000)), "at most 4096"),
+        ("[ab]x|" * 4_000_000, "at most 4096"),
     ],
 )
 def test_expressions_that_cost_too_much_are_refused(expression: str, reason: str) -> None:

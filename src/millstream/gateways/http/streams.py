@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Send
 
 from millstream.broker.broker import Broker
 from millstream.broker.topics import Topic
@@ -33,6 +34,9 @@ from millstream.gateways.http.parameters import StrictRoute
 from millstream.gateways.http.problems import problem_of
 from millstream.gateways.http.tail import tails_of
 from millstream.settings.topics import MAX_PARTITIONS
+
+if TYPE_CHECKING:
+    from millstream.gateways.http.connection import Connection
 
 router = APIRouter(tags=["streams"], route_class=StrictRoute)
 
@@ -88,28 +92,44 @@ async def stream(
         tails.broker, found, partition=partition, origin=origin, group=group, last=last_event_id
     )
     feed = Feed(tails, found, positions)
-    return _Events(_events(feed, context), feed)
+    return _Events(feed, context)
 
 
 class _Events(StreamingResponse):
-    """A response that lets go of its feed, however it ends."""
+    """A response that releases its feed, however it ends.
+
+    For a client that does not read, it holds what the connection has not sent and nothing else.
+    """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, content: AsyncIterator[bytes], feed: Feed) -> None:
-        super().__init__(content, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    def __init__(self, feed: Feed, context: Context) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(_events(feed, context), headers=headers)
         self._feed = feed
+        self._connection: Connection | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        connection = scope.get(CONNECTION)
-        if connection is not None:
-            connection.is_endless = True
+        self._connection = scope.get(CONNECTION)
+        if self._connection is not None:
+            self._connection.is_endless = True
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._feed.close()
-            if connection is not None:
-                connection.is_endless = False
+            if self._connection is not None:
+                self._connection.is_endless = False
+
+    async def stream_response(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        async for chunk in self.body_iterator:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            # Events may be large, and the client may never read.
+            del chunk
+            if self._connection is not None:
+                await self._connection.drained()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _positions(
@@ -159,14 +179,14 @@ async def _events(
         # Tells the client at once that it is heard.
         yield _HEARTBEAT
         while not context.closing.is_set():
-            before = feed.positions
             try:
-                taken = feed.take(limit=limit, max_bytes=_QUEUE_BYTES)
+                chunks = _chunks(feed, limit)
             except MillstreamError as error:
                 yield b"event: error\ndata: %b\n\n" % orjson.dumps(problem_of(error))
                 return
-            if taken is not None:
-                yield _written(taken, before)
+            if chunks:
+                # Popped, so that it is not kept here until the client has read it.
+                yield chunks.pop()
                 await asyncio.sleep(0)
                 continue
             try:
@@ -176,6 +196,13 @@ async def _events(
                 yield _HEARTBEAT
     finally:
         closing.cancel()
+
+
+def _chunks(feed: Feed, limit: int) -> list[bytes]:
+    """The next events in one chunk, or none when there is nothing to send."""
+    before = feed.positions
+    taken = feed.take(limit=limit, max_bytes=_QUEUE_BYTES)
+    return [] if taken is None else [_written(taken, before)]
 
 
 def _written(taken: Taken, positions: dict[int, int]) -> bytes:
