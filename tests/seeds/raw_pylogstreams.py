@@ -6,16 +6,26 @@ import select
 import socket
 import struct
 import zlib
+from itertools import count
 from typing import Self
 
 from tests.fakes.patience import HANG_S
 
+# From 127.1.0.1 on.
+_HOSTS = count(0x7F010001)
+
 
 class RawClient:
-    """Sends frames and receives them."""
+    """Sends frames and receives them.
+
+    Each client has an address of its own: a broker limits how much one address adds to its log.
+    """
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG_S)
+        host = socket.inet_ntoa(struct.pack(">I", next(_HOSTS)))
+        self.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=HANG_S, source_address=(host, 0)
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
 
