@@ -69,6 +69,7 @@ def test_http_clients_that_read_no_answers_cost_bounded_memory(broker: BrokerPro
             request = f"GET {asked} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
             client.sendall(request * 20)
         is_served(broker)
+    assert broker.complaints() == []
 
 
 def test_event_streams_that_are_not_read_hold_one_event_each(broker: BrokerProcess) -> None:

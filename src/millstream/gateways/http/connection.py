@@ -33,13 +33,14 @@ from millstream.gateways.tls_hello import HINT as TLS_HINT
 from millstream.gateways.tls_hello import is_tls_hello
 
 if TYPE_CHECKING:
-    from uvicorn._types import ASGISendEvent
+    from uvicorn._types import ASGI3Application, ASGISendEvent
 
 _log = logging.getLogger(__name__)
 
 _LINGER_S = 1.0
 """Who is refused gets to read why, also if it has not stopped to send."""
 _MOST_FRAGMENTS = 10_000
+_UNREAD = "memory is short (max.memory.bytes), and the client leaves answers unread"
 _BAD_HANDSHAKE = (
     "this is no handshake of a WebSocket: expected a GET of HTTP/1.1 without a body, with at most "
     "128 headers and no line longer than 8192 bytes"
@@ -70,6 +71,7 @@ class Connection(HttpToolsProtocol):
         """What to tell to whatever is asked."""
         self._timer: TimerHandle | None = None
         self._stall_timer: TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
         self.is_endless = False
         """Whether it is used for a stream that its client may read as slowly as it likes."""
         # A head may begin anywhere in the first of its chunks, and end anywhere in the last.
@@ -98,6 +100,7 @@ class Connection(HttpToolsProtocol):
         self._cancel_timer()
         self._cancel_stall_timer()
         self._context.resume(self)
+        self._tell_running()
         # It does so itself only after an end without an error.
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -167,12 +170,27 @@ class Connection(HttpToolsProtocol):
 
     def give_up_unread(self) -> None:
         """Hang up on a client that does not read, while others need the memory."""
-        self.transport.abort()
+        _warn(self._context, self.client, _UNREAD)
+        self._abort()
 
     async def drained(self) -> None:
         """Return when the client has taken its answers, or is gone."""
         while self.flow.write_paused and not self.transport.is_closing():
             await self.flow.drain()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _tell_running(self) -> None:
+        """Let a request write nothing more: uvicorn tells the last one that came, not the first."""
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _abort(self) -> None:
+        self._tell_running()
+        self.transport.abort()
 
     def _watch_writing(self, left_bytes: int) -> None:
         self._stall_timer = self.loop.call_later(
@@ -184,7 +202,7 @@ class Connection(HttpToolsProtocol):
         left_bytes = self.transport.get_write_buffer_size()
         if not self.is_endless and left_bytes >= before_bytes:
             self._stall_timer = None
-            self.transport.abort()
+            self._abort()
         else:
             self._watch_writing(left_bytes)
 
@@ -248,15 +266,7 @@ class Connection(HttpToolsProtocol):
         self._timer = self.loop.call_later(_LINGER_S, self.transport.close)
 
     def _refuse_tls(self) -> None:
-        host, port = self.client or ("?", 0)
-        self._context.client_log.write(
-            _log,
-            logging.WARNING,
-            "http: %(peer)s: the connection is closed: %(reason)s",
-            {"peer": f"{host}:{port}", "reason": TLS_HINT},
-            kind=TLS_HINT,
-            host=host,
-        )
+        _warn(self._context, self.client, TLS_HINT)
         self._refuse(HTTPStatus.BAD_REQUEST, TLS_HINT)
 
     def _cancel_timer(self) -> None:
@@ -355,6 +365,7 @@ class SocketConnection(WebSocketsSansIOProtocol):
 
     def give_up_unread(self) -> None:
         """Hang up on a client that does not read, while others need the memory."""
+        _warn(self.context, self.client, _UNREAD)
         self.transport.abort()
 
     def handle_ping(self) -> None:
@@ -372,3 +383,16 @@ class SocketConnection(WebSocketsSansIOProtocol):
         if not self.transport.is_closing():
             self.transport.write(b"".join(pongs))
         super().resume_writing()
+
+
+def _warn(context: Context, client: tuple[str, int] | None, reason: str) -> None:
+    """Log why a connection is closed."""
+    host, port = client or ("?", 0)
+    context.client_log.write(
+        _log,
+        logging.WARNING,
+        "http: %(peer)s: the connection is closed: %(reason)s",
+        {"peer": f"{host}:{port}", "reason": reason},
+        kind=reason,
+        host=host,
+    )

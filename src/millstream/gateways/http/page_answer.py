@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 import orjson
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from millstream.broker.partition import Partition
 from millstream.broker.reading import Page
@@ -18,6 +18,7 @@ from millstream.errors import MillstreamError
 from millstream.gateways.http import pages
 from millstream.gateways.http.context import Context
 from millstream.gateways.http.message_shapes import message_shape
+from millstream.gateways.http.streamed_answer import StreamedAnswer
 from millstream.records import Record
 
 PIECE_BYTES = 256 << 10
@@ -42,25 +43,23 @@ def answer_of(
     # Where the first page has none, who reads on at `next_offset` finds the rest.
     if not page.records or not _goes_on(page, limit, max_bytes):
         return Response(begin + _end(page), media_type=_MEDIA_TYPE)
-    rest = _rest(context, partition, page._replace(records=[]), limit, max_bytes, encoding)
-    return StreamingResponse(_all(begin, rest), media_type=_MEDIA_TYPE)
+    pieces = _pieces(
+        context, partition, page._replace(records=[]), [begin], limit, max_bytes, encoding
+    )
+    return StreamedAnswer(pieces, media_type=_MEDIA_TYPE)
 
 
-async def _all(begin: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield begin
-    del begin
-    async for piece in rest:
-        yield piece
-
-
-async def _rest(
+async def _pieces(
     context: Context,
     partition: Partition,
     page: Page,
+    made: list[bytes],
     limit: int,
     max_bytes: int,
     encoding: str,
 ) -> AsyncIterator[bytes]:
+    """What was made of the first page, and then the rest. No piece is kept here."""
+    yield made.pop()
     owner = object()
     while _goes_on(page, limit, max_bytes):
         # To write does not wait for a client that keeps up.
@@ -81,10 +80,11 @@ async def _rest(
         limit -= len(page.records)
         max_bytes -= max(pages.size_bytes(page), 1)
         pages.note_sent(partition, page.records)
-        piece = b"," + _texts(page.records, partition.number, encoding)
+        if page.records:
+            made.append(b"," + _texts(page.records, partition.number, encoding))
         page = page._replace(records=[])
-        if len(piece) > 1:
-            yield piece
+        if made:
+            yield made.pop()
     yield _end(page)
 
 

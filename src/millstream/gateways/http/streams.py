@@ -14,29 +14,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from millstream.broker.broker import Broker
 from millstream.broker.topics import Topic
 from millstream.errors import InvalidRequest, MillstreamError, UnknownPartition
-from millstream.gateways.http.context import CONNECTION, Context, context_of
+from millstream.gateways.http.context import Context, context_of
 from millstream.gateways.http.documentation import problems
 from millstream.gateways.http.feed import Feed, Taken
 from millstream.gateways.http.origins import is_whole, origin_of_text, positions_of
 from millstream.gateways.http.pages import EARLIEST, LATEST
 from millstream.gateways.http.parameters import StrictRoute
 from millstream.gateways.http.problems import problem_of
+from millstream.gateways.http.streamed_answer import StreamedAnswer
 from millstream.gateways.http.tail import tails_of
 from millstream.settings.topics import MAX_PARTITIONS
-
-if TYPE_CHECKING:
-    from millstream.gateways.http.connection import Connection
 
 router = APIRouter(tags=["streams"], route_class=StrictRoute)
 
@@ -95,11 +93,8 @@ async def stream(
     return _Events(feed, context)
 
 
-class _Events(StreamingResponse):
-    """A response that releases its feed, however it ends.
-
-    For a client that does not read, it holds what the connection has not sent and nothing else.
-    """
+class _Events(StreamedAnswer):
+    """A response that releases its feed, however it ends."""
 
     media_type = MEDIA_TYPE
 
@@ -107,29 +102,19 @@ class _Events(StreamingResponse):
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(_events(feed, context), headers=headers)
         self._feed = feed
-        self._connection: Connection | None = None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self._connection = scope.get(CONNECTION)
-        if self._connection is not None:
-            self._connection.is_endless = True
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._feed.close()
-            if self._connection is not None:
-                self._connection.is_endless = False
+            if self.connection is not None:
+                self.connection.is_endless = False
 
     async def stream_response(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
-        async for chunk in self.body_iterator:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            # Events may be large, and the client may never read.
-            del chunk
-            if self._connection is not None:
-                await self._connection.drained()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self.connection is not None:
+            self.connection.is_endless = True
+        await super().stream_response(send)
 
 
 async def _positions(
@@ -185,7 +170,7 @@ async def _events(
                 yield b"event: error\ndata: %b\n\n" % orjson.dumps(problem_of(error))
                 return
             if chunks:
-                # Popped, so that it is not kept here until the client has read it.
+                # Not kept here until the client has read it.
                 yield chunks.pop()
                 await asyncio.sleep(0)
                 continue

@@ -388,10 +388,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def give_up_unread(self) -> None:
         """Hang up on a client that does not read, while others need the memory."""
-        _log.warning(
+        self._log.write(
+            logging.WARNING,
             "pylogstreams: %(peer)s: the connection is closed: memory is short (max.memory.bytes), "
             "and the client leaves messages unread",
-            {"peer": self._peer},
+            {},
+            kind="max.memory.bytes",
         )
         self._is_to_be_reset = True
         self.abort()

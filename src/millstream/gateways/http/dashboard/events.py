@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from millstream.gateways.http.context import Context, context_of
 from millstream.gateways.http.dashboard.channels import Channels, Viewer
 from millstream.gateways.http.dashboard.views import PULSE, Views
 from millstream.gateways.http.parameters import StrictRoute
+from millstream.gateways.http.streamed_answer import StreamedAnswer
 
 router = APIRouter(include_in_schema=False, route_class=StrictRoute)
 
@@ -59,7 +61,7 @@ async def events(
     return _Stream(viewer, live.channels, context_of(request))
 
 
-class _Stream(StreamingResponse):
+class _Stream(StreamedAnswer):
     """A response that follows nothing any more when it ends, however that is."""
 
     media_type = "text/event-stream"
@@ -70,7 +72,7 @@ class _Stream(StreamingResponse):
         self._viewer = viewer
         self._channels = channels
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
