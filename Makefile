@@ -57,9 +57,10 @@ test-system: $(DEV_READY) ## Run the other tests: kills, every client, Spark, do
 test-kafka: $(DEV_READY) ## Run the comparisons with Apache Kafka, after make peers
 	@$(PYTEST) -m kafka $(ARGS)
 
-torture: $(DEV_READY) ## Run the long crash tests, and the properties on random examples
+torture: $(DEV_READY) ## Run the long crash tests, attacks with time limits, and properties on random examples
 	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)
-	@$(BIN)/pytest -m "torture or hypothesis" --hypothesis-profile random --timeout 0 $(ARGS)
+	@HONEST_WAIT_MS=250 $(BIN)/pytest -m "torture or hypothesis or hostile" \
+		--hypothesis-profile random --timeout 0 $(ARGS)
 
 coverage: $(DEV_READY) ## Run all tests and report the lines that none reaches
 	@$(PREPARE_TESTS) $(SYSTEM_PROGRAMS)

@@ -18,14 +18,13 @@ from millstream.protocol.messages.init_producer_id import InitProducerIdRequest
 from millstream.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from millstream.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from millstream.protocol.notation import Struct
-from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import idempotent_batch
 from tests.fakes.wire_client import BlockingClient, request_frame
 from tests.fuzz.broker_load import MIB, clients, many_files
 from tests.hostile.full_requests import full_arrays
-from tests.hostile.siege import siege
+from tests.hostile.siege import besieged_broker
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.hostile]
 
 NO_TOPICS = "[topics]\nauto.create.topics.enable = false\n"
 # As much as a request may list, but for what leads to it.
@@ -83,26 +82,26 @@ REQUESTS: dict[str, tuple[Callable[[], Struct], int]] = {
 def test_request_that_names_very_many_things(what: str, tmp_path: Path) -> None:
     build, version = REQUESTS[what]
     frame = request_frame(build(), version, 1)
-    with siege(tmp_path, NO_TOPICS) as besieged:
-        _storm(besieged.port, frame)
+    with besieged_broker(tmp_path, NO_TOPICS) as siege:
+        _storm(siege.port, frame)
 
 
 def test_every_array_of_every_request_at_its_limit(tmp_path: Path) -> None:
     settings = f"{NO_TOPICS}[groups]\ngroup.initial.rebalance.delay.ms = 0\n"
-    with siege(tmp_path, settings) as besieged:
+    with besieged_broker(tmp_path, settings) as siege:
         for array in full_arrays():
             frame = request_frame(array.request(FULL), array.version, 1)
-            _storm(besieged.port, frame, connections=2, times=1)
+            _storm(siege.port, frame, connections=2, times=1)
 
 
 def test_topics_that_are_created_because_somebody_names_them(tmp_path: Path) -> None:
-    with siege(tmp_path) as besieged:
-        _storm(besieged.port, request_frame(_topics(2000), 9, 1), connections=2, times=1)
+    with besieged_broker(tmp_path) as siege:
+        _storm(siege.port, request_frame(_topics(2000), 9, 1), connections=2, times=1)
 
 
 def test_patterns_that_repeat_or_are_long(tmp_path: Path) -> None:
-    with siege(tmp_path) as besieged:
-        client = BlockingClient(besieged.port)
+    with besieged_broker(tmp_path) as siege:
+        client = BlockingClient(siege.port)
         names = [f"{number:0>240}" for number in range(300)]
         topics = [CreatableTopic(name=n, num_partitions=1, replication_factor=1) for n in names]
         client.ask(CreateTopicsRequest(topics=topics, timeout_ms=60_000), 4)
@@ -134,7 +133,7 @@ def test_members_with_large_metadata(tmp_path: Path) -> None:
             protocols=[protocol],
         )
 
-    with siege(tmp_path) as besieged, clients(besieged.port, 150) as members:
+    with besieged_broker(tmp_path) as siege, clients(siege.port, 150) as members:
         for number, member in enumerate(members):
             assert member.ask(join(f"large-{number}", 7 * MIB), 2).error_code == 42
         for number, member in enumerate(members):
@@ -145,8 +144,8 @@ def test_members_with_large_metadata(tmp_path: Path) -> None:
 
 
 def test_producer_ids_without_end(tmp_path: Path) -> None:
-    with siege(tmp_path, "[log]\nmillstream.producer.ids.max.count = 2000\n") as besieged:
-        client = BlockingClient(besieged.port)
+    with besieged_broker(tmp_path, "[log]\nmillstream.producer.ids.max.count = 2000\n") as siege:
+        client = BlockingClient(siege.port)
         for number in range(10_000):
             batch = bytes(idempotent_batch(0, producer=number))
             assert client.produce("honest", batch).error_code == 0
@@ -154,10 +153,10 @@ def test_producer_ids_without_end(tmp_path: Path) -> None:
 
 
 def test_transactional_ids_without_end(tmp_path: Path) -> None:
-    with siege(
+    with besieged_broker(
         tmp_path, "[transactions]\nmillstream.transactional.ids.max.count = 100\n"
-    ) as besieged:
-        client = BlockingClient(besieged.port)
+    ) as siege:
+        client = BlockingClient(siege.port)
         codes = [
             client.ask(
                 InitProducerIdRequest(transactional_id=f"t{number}", transaction_timeout_ms=1000), 2
@@ -169,14 +168,5 @@ def test_transactional_ids_without_end(tmp_path: Path) -> None:
 
 
 def test_connections_that_say_nothing(tmp_path: Path) -> None:
-    with many_files(), siege(tmp_path) as besieged, clients(besieged.port, 2000) as silent:
+    with many_files(), besieged_broker(tmp_path) as siege, clients(siege.port, 2000) as silent:
         assert len(silent) == 2000
-
-
-@pytest.mark.torture
-@pytest.mark.timeout(HANG_S)
-def test_honest_producers_wait_less_than_a_quarter_of_a_second(tmp_path: Path) -> None:
-    frame = request_frame(_topics(FULL), 9, 1)
-    with siege(tmp_path, NO_TOPICS) as besieged:
-        _storm(besieged.port, frame, times=5)
-        assert besieged.p99_ms < 250, str(besieged)

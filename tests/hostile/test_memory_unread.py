@@ -20,10 +20,10 @@ from tests.fakes.sample_batches import batch_of
 from tests.fakes.streaming_door import client_of
 from tests.fakes.wire_client import BlockingClient, header
 from tests.fuzz.broker_load import MIB, clients, create_topic, many_files
-from tests.hostile.broker_watch import attacked, watched
+from tests.hostile.siege import besieged, open_broker
 from tests.seeds.raw_pylogstreams import RawClient
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.hostile]
 
 TOPIC = "full"
 READERS = 100
@@ -33,7 +33,7 @@ SILENT = 10_000
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with attacked(tmp_path_factory.mktemp("unread")) as broker:
+    with open_broker(tmp_path_factory.mktemp("unread")) as broker:
         create_topic(broker.port, TOPIC)
         fill(broker, TOPIC)
         yield broker
@@ -62,7 +62,7 @@ def is_served(broker: BrokerProcess) -> None:
 def test_http_clients_that_read_no_answers_cost_bounded_memory(broker: BrokerProcess) -> None:
     path = f"/topics/{TOPIC}/messages?offset=0&limit=100&max_bytes={16 * MIB}"
     one = f"/topics/{TOPIC}/messages/0:0"
-    with ExitStack() as stack, watched(broker):
+    with ExitStack() as stack, besieged(broker):
         for number in range(READERS):
             client = stack.enter_context(closing(silent_socket(broker.http_port)))
             asked = path if number % 2 else one
@@ -73,7 +73,7 @@ def test_http_clients_that_read_no_answers_cost_bounded_memory(broker: BrokerPro
 
 
 def test_event_streams_that_are_not_read_hold_one_event_each(broker: BrokerProcess) -> None:
-    with ExitStack() as stack, watched(broker) as watch:
+    with ExitStack() as stack, besieged(broker) as siege:
         for _ in range(READERS):
             client = stack.enter_context(closing(silent_socket(broker.http_port)))
             client.sendall(
@@ -81,13 +81,13 @@ def test_event_streams_that_are_not_read_hold_one_event_each(broker: BrokerProce
                 "Host: localhost\r\n\r\n".encode()
             )
         is_served(broker)
-    assert watch.grown_bytes < 2 * READERS * MIB, str(watch)
+    assert siege.growth_bytes < 2 * READERS * MIB, str(siege)
 
 
 def test_kafka_and_pylogstreams_clients_that_do_not_read_cost_bounded_memory(
     broker: BrokerProcess,
 ) -> None:
-    with ExitStack() as stack, watched(broker):
+    with ExitStack() as stack, besieged(broker):
         for _ in range(READERS):
             client = stack.enter_context(RawClient(broker.pylogstreams_port))
             client.register()
@@ -117,14 +117,14 @@ def test_queues_of_a_websocket_that_is_not_read_cost_bounded_memory(broker: Brok
             client.connection.transport.abort()
 
     create_topic(broker.port, "later")
-    with watched(broker):
+    with besieged(broker):
         asyncio.run(main())
 
 
 def test_websocket_messages_that_come_in_halves_cost_bounded_memory(broker: BrokerProcess) -> None:
     half = b"x" * (15 * MIB)
     announced = b"\x81\xff" + struct.pack(">Q", 16 * MIB - 1) + bytes(4)
-    with ExitStack() as stack, watched(broker):
+    with ExitStack() as stack, besieged(broker):
         for _ in range(60):
             made = stack.enter_context(
                 closing(socket.create_connection(("127.0.0.1", broker.http_port), timeout=HANG_S))
@@ -149,7 +149,7 @@ def test_websocket_messages_that_come_in_halves_cost_bounded_memory(broker: Brok
 
 
 def test_connections_that_say_nothing_cost_bounded_memory(broker: BrokerProcess) -> None:
-    with many_files(), ExitStack() as stack, watched(broker):
+    with many_files(), ExitStack() as stack, besieged(broker):
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         count = min(SILENT, allowed // 2)
         stack.enter_context(clients(broker.port, count))
@@ -158,9 +158,9 @@ def test_connections_that_say_nothing_cost_bounded_memory(broker: BrokerProcess)
 
 def test_topics_are_not_created_without_end(tmp_path: Path) -> None:
     with (
-        attacked(tmp_path, "[topics]\nauto.create.topics.max = 50\n") as limited,
+        open_broker(tmp_path, "[topics]\nauto.create.topics.max = 50\n") as limited,
         httpx.Client(base_url=limited.url, timeout=HANG_S) as web,
-        watched(limited),
+        besieged(limited),
     ):
         answers = [
             web.post(f"/topics/t{number}/messages", json={"value": "x"}) for number in range(80)

@@ -15,11 +15,11 @@ from tests.fakes.patience import HANG_S
 from tests.fakes.streaming_door import socket_client
 from tests.fakes.wire_client import BlockingClient
 from tests.fuzz.broker_load import create_topic
-from tests.hostile.broker_watch import attacked, watched
+from tests.hostile.siege import besieged, open_broker
 from tests.hostile.unpack_bomb import MIB, bomb
 from tests.seeds.raw_pylogstreams import RawClient
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.hostile]
 
 AT_ONCE, FEW = 20, 4
 LARGE, HUGE, WIDE = "large", "huge", "wide"
@@ -29,7 +29,7 @@ Attack = Callable[[BrokerProcess, str], Coroutine[Any, Any, str]]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with attacked(tmp_path_factory.mktemp("bombs")) as broker:
+    with open_broker(tmp_path_factory.mktemp("bombs")) as broker:
         bombs = {
             LARGE: bomb(records=120, record_bytes=MIB),
             HUGE: bomb(records=686, record_bytes=MIB),
@@ -107,7 +107,7 @@ def test_bomb_read_many_times_at_once_costs_bounded_memory(
     async def main() -> list[str]:
         return await asyncio.gather(*(attack(broker, topic) for _ in range(count)))
 
-    with watched(broker):
+    with besieged(broker):
         answers = asyncio.run(main())
     if topic == WIDE and attack in {get, get_one}:
         for answer in answers:
@@ -131,7 +131,7 @@ def test_what_cannot_be_served_is_told_with_its_offset(broker: BrokerProcess) ->
 
 
 def test_bomb_delivered_by_pylogstreams_costs_bounded_memory(broker: BrokerProcess) -> None:
-    with watched(broker):
+    with besieged(broker):
         clients = [RawClient(broker.pylogstreams_port) for _ in range(AT_ONCE)]
         for client in clients:
             client.register()
