@@ -95,6 +95,12 @@ class DynamicSettings:
             raise InvalidRequest("a group without a name has no settings")
         values = {n: raw for n, raw in changes.items() if raw is not None}
         effective_for_group(self._groups.settings, values)
+        limit = self._groups.settings.configured_max_count
+        if values and name not in self._groups.overrides and len(self._groups.overrides) >= limit:
+            raise InvalidRequest(
+                f"{limit} groups have settings of their own, and no more may: "
+                "millstream.groups.configured.max.count"
+            )
 
     async def alter_group(self, name: str, changes: Changes) -> None:
         """Raises what `check_group` does, and StorageFailure."""

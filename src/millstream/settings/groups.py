@@ -52,6 +52,12 @@ class GroupSettings:
         "Most memory that members, subscriptions and committed offsets of all groups may take; "
         "what needs more is refused.",
     )
+    configured_max_count: int = setting(
+        "millstream.groups.configured.max.count",
+        1000,
+        Whole(0, INT_MAX),
+        "Most groups that may have settings of their own.",
+    )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
         _WEEK_MINUTES,

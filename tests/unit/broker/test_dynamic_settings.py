@@ -96,3 +96,21 @@ def test_change_that_cannot_be_changes_nothing(tmp_path: Path) -> None:
             assert not served.broker.dynamic.of_broker
 
     asyncio.run(main())
+
+
+def test_groups_with_settings_of_their_own_are_limited_in_number(tmp_path: Path) -> None:
+    async def main() -> None:
+        read = settings_in(tmp_path, groups=GroupSettings(configured_max_count=2))
+        change = {"consumer.session.timeout.ms": "50000"}
+        async with running(read, say=lambda _: None) as served:
+            dynamic = served.broker.dynamic
+            await dynamic.alter_group("a", change)
+            await dynamic.alter_group("b", change)
+            with pytest.raises(InvalidRequest, match=r"groups\.configured\.max\.count"):
+                await dynamic.alter_group("c", change)
+            await dynamic.alter_group("b", change)
+            await dynamic.alter_group("a", dict.fromkeys(change))
+            await dynamic.alter_group("c", change)
+            assert sorted(dynamic.groups) == ["b", "c"]
+
+    asyncio.run(main())
