@@ -10,7 +10,7 @@ from __future__ import annotations
 from hypothesis import settings
 
 _FEW = 50
-_OTHERS = 40
+_OTHERS = 20
 _MANY = 1000
 
 # No deadline: a slow machine is not a failure.

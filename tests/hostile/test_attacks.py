@@ -91,7 +91,7 @@ def test_every_array_of_every_request_at_its_limit(tmp_path: Path) -> None:
     with besieged_broker(tmp_path, settings) as siege:
         for array in full_arrays():
             frame = request_frame(array.request(FULL), array.version, 1)
-            _storm(siege.port, frame, connections=2, times=1)
+            _storm(siege.port, frame, connections=1, times=1)
 
 
 def test_topics_that_are_created_because_somebody_names_them(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from tests.unit.storage.log_directory import (
 )
 
 SETTINGS = LogSettings(segment_bytes=520, index_interval_bytes=150)
-BITS = pytest.mark.parametrize("bit", sampled(range(8), 2))
+BITS = pytest.mark.parametrize("bit", sampled(range(8), 2, 2))
 INDEXES = pytest.mark.parametrize("suffix", [INDEX_SUFFIX, TIME_INDEX_SUFFIX])
 # The closed segment that is damaged has neighbours on both sides.
 CLOSED, ACTIVE = 1, 3
