@@ -54,8 +54,12 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     assert content(client, broker.address, (name, 0), isolation=ALL) == values(range(40))
 
 
-def test_aborts_cost_librdkafka_no_connection(broker: BrokerProcess, name: str) -> None:
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_aborts_cost_librdkafka_no_connection(
+    broker: BrokerProcess, name: str, has_offsets: bool
+) -> None:
     errors: list[object] = []
+    reader = confluent_kafka.Consumer({"bootstrap.servers": broker.address, "group.id": name})
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": broker.address,
@@ -68,10 +72,15 @@ def test_aborts_cost_librdkafka_no_connection(broker: BrokerProcess, name: str) 
         producer.begin_transaction()
         producer.produce(name, b"%d" % number)
         producer.flush(HANG_S)
+        if has_offsets:
+            offset = confluent_kafka.TopicPartition(name, 0, number)
+            group = reader.consumer_group_metadata()
+            producer.send_offsets_to_transaction([offset], group, HANG_S)
         if number < 4:
             producer.abort_transaction(HANG_S)
     producer.commit_transaction(HANG_S)
     producer.poll(0)
+    reader.close()
     assert errors == []
 
 

@@ -213,17 +213,16 @@ class KeepsConnections(NewConnections):
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         super().__init__(coordinator)
-        self._newest: dict[tuple[str, Way], int] = {}
+        self._newest: dict[str, int] = {}
         self._seen: dict[str, int] = {}
 
     def new_connection(self, transactional_id: str, way: Way, connection: int) -> int:
-        key = transactional_id, way
-        if connection < self._newest.get(key, 0):
+        if way is not Way.RECORDS:
+            return connection
+        if connection < self._newest.get(transactional_id, 0):
             raise Superseded(transactional_id)
-        self._newest[key] = connection
-        if way is Way.RECORDS:
-            return self._seen.setdefault(transactional_id, self.coordinator.connections.next())
-        return super().new_connection(transactional_id, way, connection)
+        self._newest[transactional_id] = connection
+        return self._seen.setdefault(transactional_id, self.coordinator.connections.next())
 
 
 class ForgetsFirst(BrokenTransactions):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 
+from millstream.broker.transaction_registry import HostedTransaction
 from millstream.errors import OutOfOrderSequence
 from millstream.records.batch import BatchHeader
 from millstream.storage.producer_state import ProducerStates
@@ -249,6 +250,13 @@ def test_epoch_that_is_given_twice_is_found_out(monkeypatch: pytest.MonkeyPatch)
 
 def test_late_request_that_is_heard_is_found_out() -> None:
     find_out_by_chance("refused for no reason", broker=with_transactions(NewConnections))
+
+
+def test_late_offsets_that_are_taken_after_an_abort_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HostedTransaction, "retire_offsets", lambda *_, **__: None)
+    find_out_by_chance("not committed", gives_up=True)
 
 
 def test_connection_that_is_kept_after_an_abort_is_found_out() -> None:

@@ -4,6 +4,9 @@ A client sends one request at a time, except that it writes to several partition
 hears nothing it connects anew and sends the same again, or gives up and aborts; then it goes on as
 if what it gave up had never been sent. It commits when all partitions that it has added have
 records of its own, as librdkafka and aiokafka do. It lives on when the broker crashes.
+
+A write is given up together with its connection, an offset commit without, as in librdkafka, which
+announces each of them. (aiokafka announces a group once, and gives up no offset commit.)
 """
 
 from __future__ import annotations
@@ -159,6 +162,8 @@ class Client:
         attempt, pair = self._begun()
         offset = self.world.checker.next_offset(attempt)
 
+        self._added.discard(_OFFSETS)
+
         def committed(_: object) -> None:
             attempt.is_begun = True
             attempt.offset = offset
@@ -203,6 +208,8 @@ class Client:
 
     async def repeat(self) -> None:
         """Send again what was not answered."""
+        if any(each.way is Way.OFFSETS for each in self.unanswered):
+            self._connections[Way.OFFSETS] = self.world.connect()
         await asyncio.gather(*map(self._try, tuple(self.unanswered)))
 
     @property
@@ -298,8 +305,11 @@ class Client:
                 what=request.what,
                 is_first=self.world.checker.is_new(self.name),
             )
-        except (Lost, Superseded):
+        except Superseded:
             self._connections[request.way] = self.world.connect()
+        except Lost:
+            if request.way is not Way.OFFSETS:
+                self._connections[request.way] = self.world.connect()
         except (Unavailable, StorageFailure):
             pass  # to be tried again: the topic may have been deleted under it
         except MillstreamError as error:

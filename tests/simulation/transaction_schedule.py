@@ -150,7 +150,7 @@ class Schedule:
                 self._crashes -= 1
                 self._world.crash_soon(self._random.randint(1, 12), "after")
             await self._end(client)
-        elif self._random.random() < 0.2:
+        elif self._random.random() < (0.4 if self._gives_up else 0.2):
             await self._commit_offset(client)
         else:
             await self._write(client)

@@ -42,6 +42,7 @@ class HostedTransaction:
         "_writer",
         "connections",
         "is_doubtful",
+        "owes_offsets",
         "stored_at",
         "timer",
         "transaction",
@@ -68,6 +69,8 @@ class HostedTransaction:
         """The connection that has brought records of this transaction, noted after an abort."""
         self.is_doubtful = False
         """Whether its transaction may hold records that its producer gave up, and must abort."""
+        self.owes_offsets = False
+        """Whether its producer has announced offsets, and has not had them committed since."""
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -125,26 +128,24 @@ class HostedTransaction:
         )
 
     def restored(self) -> None:
-        """The broker has restarted: which connection wrote to an open transaction is not known."""
+        """The broker has restarted: what an open transaction has seen is not known."""
         transaction = self.transaction
-        if (
-            transaction is not None
-            and transaction.follows_abort
-            and transaction.state is TransactionState.ONGOING
-        ):
-            self._writer = _LOST_CONNECTION
+        if transaction is not None and transaction.state is TransactionState.ONGOING:
+            self.owes_offsets = True
+            if transaction.follows_abort:
+                self._writer = _LOST_CONNECTION
 
     def ended(self) -> None:
         """Nothing was written to the transaction that comes next."""
         self._writer = None
-        self.is_doubtful = False
+        self.is_doubtful = self.owes_offsets = False
 
     def retire_offsets(self, newest: int, *, spared: int) -> None:
         """From now on, take offsets only through connections that come after `newest`.
 
-        For a producer that aborts a transaction with offsets and keeps its epoch: librdkafka may
-        have given up an offset commit without closing the connection. What comes through the
-        connection that brought the abort came after it.
+        For a producer that keeps its epoch and aborts while it `owes_offsets`: librdkafka announces
+        each offset commit, and may have given one up without closing the connection. What comes
+        through the connection that brought the abort came after it.
         """
         self.connections.pop(Way.OFFSETS, None)
         self._retired, self._spared = newest, spared

@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
 
 from millstream.broker.connection_numbers import ConnectionNumbers
 from millstream.broker.state_log import StateLog
@@ -62,8 +61,6 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 """After an end that could not be carried out."""
 _OFFSETS: TopicPartition = (OFFSETS_TOPIC, 0)
-
-_T = TypeVar("_T")
 
 
 class TransactionCoordinator:
@@ -194,6 +191,7 @@ class TransactionCoordinator:
         async def work(hosted: HostedTransaction) -> None:
             now_ms = self._clock.now_ms()
             after = transitions.add_partitions(hosted.transaction, command, now_ms)
+            hosted.owes_offsets |= _OFFSETS in command.partitions
             self._store_if_new(hosted, after)
             await self._settled(hosted)
 
@@ -212,21 +210,23 @@ class TransactionCoordinator:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        commit: Callable[[], Awaitable[_T]],
+        commit: Callable[[], Awaitable[Sequence[MillstreamError | None]]],
         *,
         adds: bool,
-    ) -> _T:
+    ) -> Sequence[MillstreamError | None]:
         """Have offsets committed in a transaction; meanwhile it does not end.
 
         `adds` says that the client relies on this to make them part of it.
         """
 
-        async def work(hosted: HostedTransaction) -> _T:
+        async def work(hosted: HostedTransaction) -> Sequence[MillstreamError | None]:
             after = self._admitted(hosted, producer_id, producer_epoch, _OFFSETS, adds=adds)
             self._store_if_new(hosted, after)
-            result = await commit()
+            results = await commit()
             await self._settled(hosted)
-            return result
+            if not any(results):
+                hosted.owes_offsets = False
+            return results
 
         return await self._turns.ask(self.registry.find(transactional_id), work)
 
@@ -250,10 +250,9 @@ class TransactionCoordinator:
                 await self._settled(hosted)
                 return after
             await self._finish(hosted, after)
-            hosted.ended()
-            has_offsets = before is not None and _OFFSETS in before.partitions
-            if has_offsets and not (command.is_commit or command.bumps_epoch):
+            if hosted.owes_offsets and not (command.is_commit or command.bumps_epoch):
                 hosted.retire_offsets(self.connections.newest, spared=connection)
+            hosted.ended()
             # Decided is enough of an answer, even if some partition could not be told yet.
             return transitions.completed(after, self._clock.now_ms())
 

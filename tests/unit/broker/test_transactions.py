@@ -17,6 +17,7 @@ from millstream.errors import (
     MillstreamError,
     OutOfOrderSequence,
     Superseded,
+    Unavailable,
     UnknownProducer,
     UnknownTransaction,
 )
@@ -512,6 +513,33 @@ def test_offsets_that_an_old_producer_gave_up_with_an_abort_are_not_committed_la
         with pytest.raises(Superseded):
             home.transactions.hear("w", Way.OFFSETS, given_up, producer=pair)
         home.transactions.hear("w", Way.OFFSETS, numbers.next(), producer=pair)
+
+    run(test)
+
+
+def test_offsets_that_were_committed_before_an_abort_leave_their_connection_in_use() -> None:
+    async def test(home: TransactionHome) -> None:
+        numbers = home.transactions.connections
+        kept, coordinator = numbers.next(), numbers.next()
+        writer = await begun(home, bumps_epoch=False)
+        pair = (writer.producer_id, writer.epoch)
+
+        async def commit(result: MillstreamError | None) -> None:
+            async def committed() -> list[MillstreamError | None]:
+                return [result]
+
+            await home.transactions.commit_offsets("w", *pair, committed, adds=False)
+
+        await home.add(writer, ("__consumer_offsets", 0))
+        await commit(None)
+        await home.end(writer, is_commit=False, connection=coordinator)
+        home.transactions.hear("w", Way.OFFSETS, kept, producer=pair)
+        # One that failed is sent again, and may be under way.
+        await home.add(writer, ("__consumer_offsets", 0))
+        await commit(Unavailable("later"))
+        await home.end(writer, is_commit=False, connection=coordinator)
+        with pytest.raises(Superseded):
+            home.transactions.hear("w", Way.OFFSETS, kept, producer=pair)
 
     run(test)
 
