@@ -45,6 +45,26 @@ def test_flips_under_a_running_broker_are_told_with_their_offset(tmp_path: Path)
     run(main())
 
 
+def test_damage_that_a_search_meets_is_reported(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with streaming_door(tmp_path) as door:
+            await door.topic("t")
+            log = door.broker.topics.partition("t", 0).log
+            batch = build([Record(0, 1, None, b"value")], base_offset=0)
+            log.append([batch])
+            async with httpx.AsyncClient(base_url=door.url, timeout=HANG_S) as web:
+                # Proved, and flipped then.
+                assert len(await _read(web, 0)) == 1
+                with _record_file(tmp_path).open("r+b") as opened:
+                    opened.seek(len(batch) - 2)
+                    opened.write(b"?")
+                found = await web.get("/api/search", params={"topic": "t", "text": "value"})
+                assert "offset 0 is damaged" in found.text
+            assert len(log.report.damage) == 1
+
+    run(main())
+
+
 def _record_file(data: Path) -> Path:
     [found] = (path for path in data.rglob("*.log") if path.parent.parent.name == "t")
     return found

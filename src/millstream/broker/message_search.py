@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from millstream.broker.partition import Partition
+from millstream.errors import CorruptData
 from millstream.records import Record
 from millstream.storage.batch_walk import end_of_batches
 from millstream.storage.stored_records import stored_batches, stored_parts, stored_records
@@ -143,7 +144,11 @@ class Searches:
                 if is_abandoned is not None and await is_abandoned():
                     found.is_over = True
                     break
-                records = await (scan.back(found, room) if is_backward else scan.on(found, room))
+                try:
+                    records = await (scan.back if is_backward else scan.on)(found, room)
+                except CorruptData as fault:
+                    partition.note_damage(fault)
+                    raise
             found.records += records
             room = room.without(records)
             if loop.time() >= deadline_s:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.errors import MillstreamError, StorageFailure, Unavailable
+from millstream.errors import CorruptData, MillstreamError, StorageFailure, Unavailable
 from millstream.storage.local_log import LocalLog
 
 if TYPE_CHECKING:
@@ -86,6 +87,13 @@ class Partition:
                 "%(topic)s/%(partition)d takes records again",
                 {"topic": self.topic.name, "partition": self.number},
             )
+
+    def note_damage(self, fault: CorruptData) -> None:
+        """Prove once more what was found damaged when it was decoded, so that the broker's log,
+        health and metrics name its file.
+        """
+        with suppress(CorruptData):
+            self.log.recheck(fault.offset)
 
     def wake(self) -> None:
         """Tell those who wait that there is more, or that they wait in vain."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Container, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
@@ -101,9 +100,7 @@ class Reader:
                 offset = max(offset, header.next_offset)
         except (CorruptData, RecordTooLarge) as fault:
             if isinstance(fault, CorruptData):
-                # So that the log, health and metrics name the file, too.
-                with suppress(CorruptData):
-                    log.recheck(fault.offset)
+                partition.note_damage(fault)
             if not records:
                 raise
             # Who reads on is told. What was taken before is sound.
