@@ -96,7 +96,8 @@ lock: $(DEV_READY) ## Pin the newest dependencies that fit together
 clean: ## Remove virtual environments, caches and build results; data stays
 	@rm -rf .venv .venv-* .peers build dist htmlcov .coverage* .hypothesis
 	@rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	@find src tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} +
+	@rm -f src/millstream/records/_arrow*.so
 
 $(RUN_READY): requirements/base.txt pyproject.toml hatch_build.py src/millstream/records/_arrow.pyx
 	@echo "Setting up $(VENV)"

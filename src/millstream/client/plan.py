@@ -18,19 +18,16 @@ _CREDITS_PER_PREFETCH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogPlan:
-    """Reads every message of a topic, from some place on."""
+class _ReadingPlan:
+    """What readers of a log have in common, alone or as members of a group."""
 
     topic: str
     start: Start | None
-    cursor: str | None
-    partitions: Sequence[int] | None
     prefetch: int
     create: bool
 
     has_credit: ClassVar = True
     is_cumulative: ClassVar = True
-    is_shared: ClassVar = False
 
     def __post_init__(self) -> None:
         """Raises TypeError, ValueError."""
@@ -41,6 +38,21 @@ class LogPlan:
     def credit_messages(self) -> int:
         """After how many processed messages the client grants the broker new credit."""
         return max(1, self.prefetch // _CREDITS_PER_PREFETCH)
+
+    def check(self, operation: str) -> None:
+        """Raises ValueError if it can do no such thing."""
+        if operation in ("nack", "extend"):
+            raise ValueError(f"only messages of a queue can {operation}: give subscription=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlan(_ReadingPlan):
+    """Reads every message of a topic, from some place on."""
+
+    cursor: str | None
+    partitions: Sequence[int] | None
+
+    is_shared: ClassVar = False
 
     def steps(self, positions: Mapping[int, int], *, is_first: bool) -> list[Frame]:
         """Requests that attach it, to be made one after the other."""
@@ -65,34 +77,18 @@ class LogPlan:
             raise ValueError(
                 "nothing to acknowledge: subscribe with cursor=, group= or subscription="
             )
-        _check_no_queue(operation)
+        _ReadingPlan.check(self, operation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
+class GroupPlan(_ReadingPlan):
     """Reads those partitions of a topic that the group assigns to it, from where the group is."""
 
-    topic: str
     group: str
     member: str
     """Its id in the group, over all connections."""
-    start: Start | None
-    prefetch: int
-    create: bool
 
-    has_credit: ClassVar = True
-    is_cumulative: ClassVar = True
     is_shared: ClassVar = True
-
-    def __post_init__(self) -> None:
-        """Raises TypeError, ValueError."""
-        if self.start is not None:
-            start_of(self.start)
-
-    @property
-    def credit_messages(self) -> int:
-        """After how many processed messages the client grants the broker new credit."""
-        return max(1, self.prefetch // _CREDITS_PER_PREFETCH)
 
     def steps(self, _: Mapping[int, int], *, is_first: bool) -> list[Frame]:
         """Over a new connection it is the same member, and takes the place of the one before."""
@@ -109,15 +105,6 @@ class GroupPlan:
         if self.create and is_first:
             frame["create"] = True
         return [frame]
-
-    def check(self, operation: str) -> None:
-        """Raises ValueError if it can do no such thing."""
-        _check_no_queue(operation)
-
-
-def _check_no_queue(operation: str) -> None:
-    if operation in ("nack", "extend"):
-        raise ValueError(f"only messages of a queue can {operation}: give subscription=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
