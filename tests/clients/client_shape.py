@@ -220,7 +220,7 @@ def read(consumer: Pollable, count: int) -> list[Message]:
         return len(found) >= count
 
     eventually(is_enough, f"{count} records")
-    assert len(found) == count
+    assert len(found) == count, found
     return found
 
 
