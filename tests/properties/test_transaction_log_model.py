@@ -331,7 +331,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def end_what_lost_its_beginning(self, before: Truth) -> None:
         """End what is under way again, or not, since its beginning is deleted and its end lost."""
-        for producer, _, first_offset in before.open.values():
+        for producer, _, first_offset, _ in before.open.values():
             if first_offset < self.deleted_offset:
                 epoch = before.epochs[producer]
                 marker = Sent("abort", producer, epoch, -1, self.end_offset, 1)

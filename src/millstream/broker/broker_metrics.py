@@ -145,7 +145,7 @@ def _log_figures(partition: Partition, reading: Reading, states: dict[SegmentSta
 
 def _damage(broker: Broker, reading: Reading) -> None:
     reports = broker.topics.reports
-    reading.add(known.DAMAGED_PLACES, sum(len(report.damage) for report in reports))
+    reading.add(known.DAMAGED_PLACES, sum(len(report.unresolved) for report in reports))
     reading.add(known.REPAIRED_PLACES, sum(len(report.repaired) for report in reports))
     reading.add(known.COPIES_BEHIND, sum(bool(report.copy_failure) for report in reports))
     reading.add(known.REBUILT_INDEXES, sum(len(report.rebuilt_indexes) for report in reports))

@@ -1,7 +1,7 @@
 """What makes a catalog safe again of which records are lost.
 
 Producer ids are never given out twice, whichever records are lost: they continue far above every id
-that is known.
+that is known, and above those of any repair before, by the time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from millstream.catalog.catalog import producer_ids_record, replay
 from millstream.records import Record, build
 
 _LEAP = 1 << 40
+_IDS_PER_MS_BITS = 20
 
 
 def closing_record(records: Iterable[Record], now_ms: int) -> bytearray:
@@ -20,5 +21,5 @@ def closing_record(records: Iterable[Record], now_ms: int) -> bytearray:
     for record in records:
         key, value = bytes(record.key or b""), record.value
         ids.append(replay([(key, None if value is None else bytes(value))]).next_producer_id)
-    key, value = producer_ids_record(max(ids) + _LEAP)
+    key, value = producer_ids_record(max(max(ids) + _LEAP, now_ms << _IDS_PER_MS_BITS))
     return build([Record(0, now_ms, key, value)])

@@ -43,7 +43,7 @@ def partition_lags(
         partitions = _partitions(topics, name)
         for number in sorted(numbers.union(range(len(partitions)))):
             known = committed.get((name, number))
-            if number >= len(partitions):
+            if number >= len(partitions) or partitions[number].failure is not None:
                 yield PartitionLag(name, number, known, None, None)
                 continue
             partition = partitions[number]

@@ -104,5 +104,5 @@ class Partition:
 def _as_storage_failure(topic: str, number: int, failure: MillstreamError | None) -> StorageFailure:
     if isinstance(failure, StorageFailure):
         return failure
-    reason = str(failure) if failure else "it is missing"
+    reason = "its files are damaged, see the broker's log" if failure else "it is missing"
     return StorageFailure(path=f"{topic}/{number}", operation="open", reason=reason)

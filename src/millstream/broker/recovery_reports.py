@@ -44,10 +44,11 @@ def _log_report(report: RecoveryReport, *, is_alone: bool) -> None:
         )
     for what in report.torn:
         _log.info("%(log)s: cut a torn tail: %(torn)s", {**name, "torn": what})
-    for path in report.set_aside:
-        _log.warning("%(log)s: set aside what lay behind the cut: %(path)s", {**name, "path": path})
-    for damage in report.damage:
-        _log.error("%(log)s: DAMAGE: %(damage)s", {**name, "damage": str(damage)})
+    for cut in report.set_aside:
+        if cut.is_torn:
+            _log.warning("%(log)s: %(cut)s", {**name, "cut": str(cut)})
+    for damage in report.unresolved:
+        _log.error("%(log)s: DAMAGE: %(damage)s", {**name, "damage": damage})
     for repair in report.repaired:
         _log.error("%(log)s: REPAIRED: %(repair)s", {**name, "repair": repair})
     for note in report.notes:

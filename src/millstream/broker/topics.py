@@ -337,7 +337,11 @@ class Topics:
     def _adopt(self, name: str, partitions: int) -> int:
         entry, offset = self._append(
             commands.adopt_topic(
-                self._catalog, name, topic_id=self._new_id(), partitions=partitions
+                self._catalog,
+                name,
+                topic_id=self._new_id(),
+                partitions=partitions,
+                overrides=OWN_TOPICS.get(name),
             )
         )
         missing = []

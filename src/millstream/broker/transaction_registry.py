@@ -16,6 +16,7 @@ from millstream.errors import (
     Superseded,
     UnknownTransaction,
 )
+from millstream.settings.names import OFFSETS_TOPIC
 from millstream.transactions.transaction import Transaction, TransactionState
 
 _LONGEST_ID_BYTES = 32767
@@ -131,7 +132,7 @@ class HostedTransaction:
         """The broker has restarted: what an open transaction has seen is not known."""
         transaction = self.transaction
         if transaction is not None and transaction.state is TransactionState.ONGOING:
-            self.owes_offsets = True
+            self.owes_offsets = any(topic == OFFSETS_TOPIC for topic, _ in transaction.partitions)
             if transaction.follows_abort:
                 self._writer = _LOST_CONNECTION
 

@@ -43,8 +43,10 @@ from millstream.errors import (
     InvalidTransactionState,
     LimitReached,
     MillstreamError,
+    StorageFailure,
     Unavailable,
     UnknownProducer,
+    UnknownTopic,
 )
 from millstream.records import Record
 from millstream.settings.names import OFFSETS_TOPIC
@@ -61,6 +63,8 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 """After an end that could not be carried out."""
 _OFFSETS: TopicPartition = (OFFSETS_TOPIC, 0)
+_RETRIED = (Unavailable, StorageFailure, UnknownTopic)
+"""Errors on which a client may send an offset commit again."""
 
 
 class TransactionCoordinator:
@@ -129,12 +133,26 @@ class TransactionCoordinator:
     def _knows_or_takes_up(self, place: TopicPartition, unknown: OpenTransaction) -> bool:
         """Raises MillstreamError when it cannot be stored that it is taken up."""
         hosted = self.registry.of_producer(unknown.producer_id)
-        if hosted is None or hosted.transaction is None:
-            return False
-        transaction, epoch = hosted.transaction, unknown.epoch
-        if place in transaction.partitions and transaction.data_epoch == epoch:
+        transaction = hosted.transaction if hosted is not None else None
+        epoch = unknown.epoch
+        if transaction and place in transaction.partitions and transaction.data_epoch == epoch:
             # One that could not be completed yet will be.
             return True
+        if unknown.is_doubtful:
+            _log.error(
+                "%(topic)s/%(partition)d: a transaction of producer %(producer)d from offset "
+                "%(offset)d may have been committed where the log is damaged: it stays open, and "
+                "is aborted by the next start after `millstream segment repair`",
+                {
+                    "topic": place[0],
+                    "partition": place[1],
+                    "producer": unknown.producer_id,
+                    "offset": unknown.first_offset,
+                },
+            )
+            return True
+        if hosted is None or transaction is None:
+            return False
         if not transitions.may_take_up(transaction, epoch):
             return False
         self._store(hosted, transitions.taken_up(transaction, place, self._clock.now_ms()))
@@ -224,7 +242,7 @@ class TransactionCoordinator:
             self._store_if_new(hosted, after)
             results = await commit()
             await self._settled(hosted)
-            if not any(results):
+            if not any(isinstance(each, _RETRIED) for each in results):
                 hosted.owes_offsets = False
             return results
 
@@ -249,9 +267,10 @@ class TransactionCoordinator:
             if after is before:
                 await self._settled(hosted)
                 return after
+            newest = self.connections.newest
             await self._finish(hosted, after)
             if hosted.owes_offsets and not (command.is_commit or command.bumps_epoch):
-                hosted.retire_offsets(self.connections.newest, spared=connection)
+                hosted.retire_offsets(newest, spared=connection)
             hosted.ended()
             # Decided is enough of an answer, even if some partition could not be told yet.
             return transitions.completed(after, self._clock.now_ms())

@@ -70,16 +70,22 @@ def create_topic(
 
 
 def adopt_topic(
-    catalog: Catalog, name: str, *, topic_id: bytes, partitions: int
+    catalog: Catalog,
+    name: str,
+    *,
+    topic_id: bytes,
+    partitions: int,
+    overrides: Mapping[str, str] | None = None,
 ) -> Outcome[TopicEntry]:
     """Take in a topic that is there already, by whatever way it came.
 
-    Its settings are not known, so nothing of it is deleted until somebody sets its retention.
+    Where its settings are not known, nothing of it is deleted until somebody sets its retention.
     """
     before = catalog.topics.get(name)
     if before is not None:
         return _stored(catalog, replace(before, partitions=partitions))
-    return _stored(catalog, TopicEntry(name, topic_id, partitions, _ADOPTED))
+    settings = _ADOPTED if overrides is None else dict(overrides)
+    return _stored(catalog, TopicEntry(name, topic_id, partitions, settings))
 
 
 def begin_delete(catalog: Catalog, name: str, *, internal: bool = False) -> Outcome[TopicEntry]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from millstream.storage.segment import Segment
 
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+
+_ROOTS = ("topics", "copies")
+_REPAIRED_SUFFIX = ".repaired"
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -241,7 +244,7 @@ def repair(
     _check_is_data(data)
     lock = filesystem.lock(str(data / "lock"), f"process {os.getpid()}")
     try:
-        names = [log.name for log in _logs(filesystem, data, topic, partition)]
+        names = [log.name for log in _logs(filesystem, data, topic, partition, roots=_ROOTS)]
         known = _checkpoints(filesystem, data)
         repair_logs(filesystem, data, names, known, is_dry_run=dry_run, is_agreed=yes, as_json=json)
     finally:
@@ -249,15 +252,22 @@ def repair(
 
 
 def _logs(
-    filesystem: Filesystem, data: Path, topic: str | None, partition: int | None
+    filesystem: Filesystem,
+    data: Path,
+    topic: str | None,
+    partition: int | None,
+    *,
+    roots: Sequence[str] = ("topics",),
 ) -> list[_Log]:
-    """Raises NotFound where none is as it is wanted."""
+    """The logs that are in one of these directories. Raises NotFound where none is wanted."""
     _check_is_data(data)
     topics = data / "topics"
     known = _checkpoints(filesystem, data)
     found = [
         _Log(name, number, str(topics / name / str(number)), known.get(f"{name}/{number}"))
-        for name, number in _partitions(filesystem, topics)
+        for name, number in dict.fromkeys(
+            found for root in roots for found in _partitions(filesystem, data / root)
+        )
     ]
     chosen = [
         log
@@ -293,7 +303,10 @@ def _copies(
 
 def _partitions(filesystem: Filesystem, topics: Path) -> Iterator[tuple[str, int]]:
     for name in filesystem.directories(str(topics)):
-        for number in sorted(filesystem.directories(str(topics / name)), key=_as_number):
+        found = filesystem.directories(str(topics / name))
+        # An interrupted repair may have left nothing else.
+        numbers = {each.removesuffix(_REPAIRED_SUFFIX) for each in found}
+        for number in sorted(numbers, key=_as_number):
             if number.isdigit():
                 yield name, int(number)
 

@@ -121,7 +121,7 @@ class DataDirectory:
             self._known = self._checkpoint.load()
         except CorruptData as damage:
             self._notes.append(f"{damage}; every log is scanned from its start")
-        self._unopened = {n: LogCheckpoint(c.recovery_point) for n, c in self._known.items()}
+        self._unopened = {n: c._replace(end_offset=-1) for n, c in self._known.items()}
         # From here until close, no log counts as cleanly stopped.
         self._checkpoint_now()
 

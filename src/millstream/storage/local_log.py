@@ -28,7 +28,7 @@ from millstream.storage.aborted_transactions import AbortedTransaction
 from millstream.storage.active_segment import ActiveSegment
 from millstream.storage.batch_admission import Outcome, Run, admit, fail_run
 from millstream.storage.closed_segments import ClosedSegments
-from millstream.storage.filesystem import TOO_MANY_FILES, Filesystem
+from millstream.storage.filesystem import NO_SPACE, TOO_MANY_FILES, Filesystem
 from millstream.storage.log_health import LogHealth
 from millstream.storage.log_start import settled_log_start, write_log_start
 from millstream.storage.log_sync import LogSync, SyncState
@@ -118,7 +118,11 @@ class LocalLog:
         snapshots.drop_past(self._end_offset)
         # Producers are remembered by their batches, also by those that were deleted since.
         restored = restore_producers(
-            self._filesystem, self._chain, snapshots, now_ms=self._clock.now_ms()
+            self._filesystem,
+            self._chain,
+            snapshots,
+            now_ms=self._clock.now_ms(),
+            on_damage=self.report.add,
         )
         self.producers = restored.states
         self.producers.max_count = self._settings.producer_ids_max_count
@@ -190,9 +194,15 @@ class LocalLog:
 
     def checkpoint(self) -> LogCheckpoint:
         """What to write down, so that the next opening need not find it out."""
-        if self._health.is_closed and self.failure is None:
-            return LogCheckpoint(self.synced_offset, self._end_offset, self._chain.active.size)
-        return LogCheckpoint(self.synced_offset)
+        known = LogCheckpoint(self.synced_offset, first_base=self._chain.base_offset)
+        if not self._health.is_closed or self.failure is not None:
+            return known
+        active = self._chain.active
+        return known._replace(
+            end_offset=self._end_offset,
+            active_size=active.size,
+            active_base=active.segment.base_offset,
+        )
 
     # Appending
 
@@ -426,7 +436,8 @@ class LocalLog:
             self.sync()
             if writer is not None:
                 writer.sync()
-            if self._snapshot_offset != self._end_offset:
+            is_sure = not self.producers.transactions.doubtful
+            if self._snapshot_offset != self._end_offset and is_sure:
                 state = self.producers.snapshot(self._end_offset)
                 self._durable.snapshots.write(self._end_offset, state)
                 self._filesystem.sync_directory(self._directory)
@@ -474,6 +485,13 @@ class LocalLog:
     def _take_out(self, doomed: Sequence[Segment]) -> list[str]:
         """Rename the files of segments that leave the log; returns their new paths."""
         paths: list[str] = []
+        if doomed and doomed[-1].next_offset > self._start_offset:
+            # Lest they be missed at the next start. A full disk is no reason to keep them.
+            try:
+                write_log_start(self._filesystem, self._directory, doomed[-1].next_offset)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise self.stop(error, "delete") from error
         try:
             for segment in doomed:
                 paths += rename_deleted(self._filesystem, segment)

@@ -31,8 +31,15 @@ from millstream.storage.cleaning_state import (
 )
 from millstream.storage.filesystem import Filesystem, map_whole, remove_tree, replace_content
 from millstream.storage.local_log import LocalLog
+from millstream.storage.log_start import write_log_start
 from millstream.storage.log_walk import sound_batches
-from millstream.storage.mirrored_log import copy_name, faults_of, free_directory, set_aside
+from millstream.storage.mirrored_log import (
+    REPAIRED_SUFFIX,
+    copy_name,
+    faults_of,
+    free_directory,
+    set_aside,
+)
 from millstream.storage.recovery import LogCheckpoint, directories_of
 from millstream.storage.segment import (
     ABORTED_SUFFIX,
@@ -45,7 +52,6 @@ from millstream.storage.segment_cache import SegmentCache
 from millstream.storage.segment_scan import Damage
 
 _CACHED_SEGMENTS = 8
-_REPAIRED_SUFFIX = ".repaired"
 _UNPACKED_BYTES = 128 << 20
 
 
@@ -155,6 +161,9 @@ class LogRepair:
             filesystem.rename(temporary, segment.log_path)
         if any(each.end_offset == self._end_offset for each in log.report.damage):
             self._begin_segment(directory)
+        if directory in damage:
+            # Segments before the first are missing.
+            write_log_start(filesystem, directory, log.segments()[0].base_offset)
         filesystem.sync_directory(directory)
         return kept
 
@@ -179,7 +188,7 @@ class LogRepair:
         self._announce_gaps(fresh)
         self._begin_segment(fresh)
         filesystem.sync_directory(fresh)
-        filesystem.rename(fresh, directory + _REPAIRED_SUFFIX)
+        filesystem.rename(fresh, directory + REPAIRED_SUFFIX)
         # From here on the old files are not needed any more.
         filesystem.sync_directory(os.path.dirname(directory))
         return self._finish_merge()
@@ -188,14 +197,14 @@ class LogRepair:
         """Put merged copies in their place; returns where the old ones are."""
         filesystem, kept = self._filesystem, []
         directory = os.path.join(self._data, "topics", self.name)
-        if not filesystem.sizes(directory + _REPAIRED_SUFFIX):
+        if not filesystem.sizes(directory + REPAIRED_SUFFIX):
             return ""
         damaged = os.path.join(self._data, "damaged")
         for place, name in (("copies", copy_name(self.name)), ("topics", self.name)):
             path = os.path.join(self._data, place, self.name)
             if filesystem.sizes(path):
                 kept.append(set_aside(filesystem, path, damaged, name))
-        filesystem.rename(directory + _REPAIRED_SUFFIX, directory)
+        filesystem.rename(directory + REPAIRED_SUFFIX, directory)
         for each in directories_of(directory, self.name):
             filesystem.sync_directory(each)
         return " and ".join(kept)
@@ -224,7 +233,7 @@ def _sound_parts(log: memoryview, damage: Iterable[Damage]) -> list[memoryview]:
     parts, position = [], 0
     for each in sorted(damage, key=lambda each: each.position):
         parts.append(log[position : each.position])
-        position = max(position, each.end_position)
+        position = max(position, each.position, each.end_position)
     return [*parts, log[position:]]
 
 

@@ -77,7 +77,9 @@ class LogSync:
             if self.active is not None:
                 self.active.sync_records()
             for offset, states in self.states:
-                self.snapshots.write(offset, states.snapshot(offset))
+                # Doubt comes from reading the damage again, at each start.
+                if not states.transactions.doubtful:
+                    self.snapshots.write(offset, states.snapshot(offset))
             for directory in self.directories:
                 self.filesystem.sync_directory(directory)
 

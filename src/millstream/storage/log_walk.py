@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from millstream.errors import CorruptData
@@ -33,10 +33,14 @@ def batches_of(log: Readable, offset: int) -> Iterator[tuple[BatchHeader, memory
         yield from split_batches(found)
 
 
-def sound_batches(log: Readable, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+def sound_batches(
+    log: Readable, offset: int, on_damage: Callable[[CorruptData], object] = lambda _: None
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Every batch from an offset on that can be read."""
     for found in _runs(log, offset):
-        if not isinstance(found, CorruptData):
+        if isinstance(found, CorruptData):
+            on_damage(found)
+        else:
             yield from split_batches(found)
 
 

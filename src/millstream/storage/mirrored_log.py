@@ -21,6 +21,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from millstream.clock import Clock
@@ -47,6 +48,7 @@ from millstream.storage.segment_cache import SegmentCache
 
 _log = logging.getLogger(__name__)
 
+REPAIRED_SUFFIX = ".repaired"
 _COPY_PREFIX = "copy:"  # No topic name has a colon.
 
 
@@ -113,6 +115,9 @@ class MirroredLog(LocalLog):
                 before_truncate=before_truncate,
             )
 
+        if filesystem.sizes(directory + REPAIRED_SUFFIX):
+            place = f"{directory}{REPAIRED_SUFFIX} is left of a repair that was interrupted"
+            raise StateDamaged(log=name, places=(place,))
         super().__init__(
             filesystem,
             directory,
@@ -151,25 +156,36 @@ class MirroredLog(LocalLog):
 
     def _replace_copy(self, faults: Sequence[str]) -> None:
         before = self._copy.report
+        faults = [*faults, *(str(each) for each in before.set_aside if not each.is_torn)]
+        try:
+            self._prepare(self, self._copy)
+        except OSError as error:
+            # The primary is whole, and health says that it is alone.
+            with suppress(OSError):
+                remove_tree(self.filesystem, self._copy.directory + TEMPORARY_SUFFIX)
+            self._leave_copy(self._health.failed(error, "replace the copy of"))
+            return
         self._copy.discard()
-        kept = self._clone(self, self._copy, keep=bool(faults or before.set_aside))
+        kept = self._swap(self._copy, keep=bool(faults or before.set_aside))
         self._copy = self._open_copy(_as_clean(self))
         self._copy.report.take_over(before)
         self._copy.report.repaired += _repairs(faults, kept)
 
     def _replace_primary(self, faults: Sequence[str]) -> None:
         before = self.report
+        faults = [*faults, *(str(each) for each in before.set_aside if not each.is_torn)]
+        self._prepare(self._copy, self)
         self._close_files()
-        kept = self._clone(self._copy, self, keep=bool(faults or before.set_aside))
+        kept = self._swap(self, keep=bool(faults or before.set_aside))
         self._load(_as_clean(self._copy))
         self.report.take_over(before)
         self.report.repaired += _repairs(faults, kept)
 
-    def _clone(self, source: LocalLog, target: LocalLog, *, keep: bool) -> str:
-        """Replace the files of one copy by those of the other; returns where the old ones are."""
-        filesystem, kept = self.filesystem, ""
+    def _prepare(self, source: LocalLog, target: LocalLog) -> None:
+        """Copy the files of one log, durably, beside those that they are to replace."""
+        filesystem = self.filesystem
         fresh = target.directory + TEMPORARY_SUFFIX
-        # Its files are as a clean stop leaves them.
+        # Closes its files in the state that a clean stop leaves.
         source.rest()
         remove_tree(filesystem, fresh)
         filesystem.make_directory(fresh)
@@ -178,11 +194,15 @@ class MirroredLog(LocalLog):
                 content = map_whole(filesystem, os.path.join(source.directory, name))
                 replace_content(filesystem, os.path.join(fresh, name), content, sync=True)
         filesystem.sync_directory(fresh)
+
+    def _swap(self, target: LocalLog, *, keep: bool) -> str:
+        """Replace the files of a log by the copied ones; returns where the old ones are kept."""
+        filesystem, kept = self.filesystem, ""
         if keep:
             kept = set_aside(filesystem, target.directory, self._damaged_directory, target.name)
         else:
             remove_tree(filesystem, target.directory)
-        filesystem.rename(fresh, target.directory)
+        filesystem.rename(target.directory + TEMPORARY_SUFFIX, target.directory)
         for directory in directories_of(target.directory, target.name):
             filesystem.sync_directory(directory)
         return kept
@@ -251,6 +271,14 @@ class MirroredLog(LocalLog):
         super().rest()
         self._copy.rest()
 
+    def roll_if_due(self) -> None:
+        super().roll_if_due()
+        if not self.report.copy_failure:
+            self._copy.roll_if_due()
+
+    def expire(self, *, held_from: int | None = None) -> list[str]:
+        return [*super().expire(held_from=held_from), *self._copy.expire(held_from=held_from)]
+
 
 def set_aside(filesystem: Filesystem, directory: str, parent: str, name: str) -> str:
     """Keep a log's directory under a name of its own; returns its path. Raises OSError."""
@@ -271,15 +299,15 @@ def free_directory(filesystem: Filesystem, parent: str, name: str) -> str:
 
 def faults_of(log: LocalLog) -> list[str]:
     """What keeps a copy from being whole up to its end."""
-    faults = [str(damage) for damage in log.prove()]
-    if first := log.segments()[0].base_offset:
-        faults.append(f"{log.directory}: the segments before offset {first} are missing")
-    return faults
+    return [str(damage) for damage in log.prove()]
 
 
 def _as_clean(log: LocalLog) -> LogCheckpoint:
     """What a clean stop would write down of a log that was just opened and proved."""
-    return LogCheckpoint(log.end_offset, log.end_offset, log.segments()[-1].size)
+    first, active = log.segments()[0], log.segments()[-1]
+    return LogCheckpoint(
+        log.end_offset, log.end_offset, active.size, active.base_offset, first.base_offset
+    )
 
 
 def _repairs(faults: Sequence[str], kept: str) -> list[str]:

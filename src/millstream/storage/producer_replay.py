@@ -9,6 +9,9 @@ snapshot still knows of batches that were deleted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from millstream.errors import CorruptData
 from millstream.storage.filesystem import Filesystem, read_whole, write_atomically
 from millstream.storage.log_walk import sound_batches
 from millstream.storage.producer_snapshots import ProducerSnapshots, RestoredProducers
@@ -18,9 +21,16 @@ from millstream.storage.segment_chain import SegmentChain
 
 
 def restore_producers(
-    filesystem: Filesystem, chain: SegmentChain, snapshots: ProducerSnapshots, *, now_ms: int
+    filesystem: Filesystem,
+    chain: SegmentChain,
+    snapshots: ProducerSnapshots,
+    *,
+    now_ms: int,
+    on_damage: Callable[[CorruptData], object],
 ) -> RestoredProducers:
     """The state at the end of a log. Raises OSError.
+
+    Damage on the way may have been a marker: see `TransactionStates.doubtful`.
 
     A producer found in the log counts as seen now. Its records' own times may be of any age, and
     to forget it too early would let a repeat through.
@@ -31,7 +41,7 @@ def restore_producers(
     restored = _at_snapshot(chain, snapshots, chain.end_offset)
     states, offset = restored.states, restored.snapshot_offset
     for segment in chain.segments_from(offset):
-        _replay(chain, segment, states, from_offset=offset, now_ms=now_ms)
+        _replay(chain, segment, states, from_offset=offset, now_ms=now_ms, on_damage=on_damage)
         if segment.state is not SegmentState.ACTIVE:
             _write_index(filesystem, segment, states)
     if states.transactions.segment_offset != chain.active.segment.base_offset:
@@ -68,11 +78,24 @@ def _at_snapshot(
 
 
 def _replay(
-    chain: SegmentChain, segment: Segment, states: ProducerStates, *, from_offset: int, now_ms: int
+    chain: SegmentChain,
+    segment: Segment,
+    states: ProducerStates,
+    *,
+    from_offset: int,
+    now_ms: int,
+    on_damage: Callable[[CorruptData], object] = lambda _: None,
 ) -> None:
     if from_offset <= segment.base_offset:
         states.transactions.begin_segment(segment.base_offset)
-    for header, batch in sound_batches(chain, max(from_offset, segment.base_offset)):
+
+    def damaged(damage: CorruptData) -> None:
+        if damage.offset < segment.next_offset:
+            on_damage(damage)
+            states.transactions.doubt_all()
+
+    begin = max(from_offset, segment.base_offset)
+    for header, batch in sound_batches(chain, begin, damaged):
         if header.base_offset >= segment.next_offset:
             break
         states.replay(header, batch, timestamp_ms=now_ms)

@@ -103,6 +103,8 @@ class OpenTransaction(NamedTuple):
     producer_id: int
     epoch: int
     first_offset: int
+    is_doubtful: bool = False
+    """Whether its marker may have been in a damaged part of the log."""
 
 
 class ProducerStates:
@@ -401,15 +403,19 @@ class ProducerStates:
 
     def open_transactions(self) -> Iterator[OpenTransaction]:
         """The transactions under way, the oldest first."""
-        for producer_id, first_offset in self.transactions.under_way.items():
-            yield OpenTransaction(producer_id, self._entries[producer_id][0], first_offset)
+        for producer_id in self.transactions.under_way:
+            if (found := self.open_transaction(producer_id)) is not None:
+                yield found
 
     def open_transaction(self, producer_id: int) -> OpenTransaction | None:
         """That of one producer."""
         first_offset = self.transactions.under_way.get(producer_id)
         if first_offset is None:
             return None
-        return OpenTransaction(producer_id, self._entries[producer_id][0], first_offset)
+        is_doubtful = producer_id in self.transactions.doubtful
+        return OpenTransaction(
+            producer_id, self._entries[producer_id][0], first_offset, is_doubtful
+        )
 
     def snapshot(self, next_offset: int) -> bytes:
         """The state after every batch below `next_offset`, as the content of a file."""

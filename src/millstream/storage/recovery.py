@@ -8,7 +8,7 @@ After a clean stop the checkpoint tells where the log ends, and nothing is read.
 3. The rest is scanned. Up to the recovery point damage is reported and kept; after it, the log
    ends before the first batch that is not sound, since a crash tears only what was not synced.
 4. What remains is synced, and the indexes of what was scanned are written anew. What tells of
-   aborted transactions is so later (see `log_restoration`), from the newest snapshot on; a segment
+   aborted transactions is so later (see `producer_replay`), from the newest snapshot on; a segment
    that ends before it had its file synced first.
 
 Nothing that may be somebody's data is thrown away in silence: where sound batches lie behind the
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from millstream.errors import InvalidRequest
+from millstream.records.batch import HEADER_BYTES
 from millstream.settings.log import LogSettings
 from millstream.storage.batch_walk import Place, checked_batch, next_good_batch
 from millstream.storage.cleaning_state import read_cleaning_state
@@ -37,8 +38,9 @@ from millstream.storage.filesystem import (
     replace_content,
     write_atomically,
 )
+from millstream.storage.log_start import read_log_start
 from millstream.storage.producer_snapshots import ProducerSnapshots
-from millstream.storage.recovery_report import RecoveryReport
+from millstream.storage.recovery_report import RecoveryReport, SetAside
 from millstream.storage.segment import (
     ABORTED_SUFFIX,
     CUT_SUFFIX,
@@ -69,6 +71,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 _SWAP_NAME = re.compile(r"(\d{20})-(\d{20})" + re.escape(SWAP_SUFFIX))
 _WINDOW_BYTES = 1 << 20
+_SECTOR_BYTES = 512
 
 
 class LogCheckpoint(NamedTuple):
@@ -78,6 +81,10 @@ class LogCheckpoint(NamedTuple):
     # Where a clean stop left the log; -1 when it did not stop cleanly.
     end_offset: int = -1
     active_size: int = 0
+    # Where the active segment began then; -1 where that is not known.
+    active_base: int = -1
+    # Where the first segment began.
+    first_base: int = 0
 
 
 @dataclass(slots=True)
@@ -186,6 +193,8 @@ class _Recovery:
         self._report = RecoveryReport(name)
         self._trusted_from = 0
         self._sync_failed = False
+        self._has_expired = False
+        self._is_torn = True
 
     def run(self) -> RecoveredLog:
         self._finish_swaps()
@@ -196,6 +205,7 @@ class _Recovery:
             segments = [self._first_segment()]
         else:
             segments = self._segments(bases, sizes)
+            self._check_first(segments[0])
             if self._is_clean(segments[-1]):
                 self._open_clean(segments)
             else:
@@ -220,6 +230,22 @@ class _Recovery:
             self._filesystem.sync_directory(self._directory)
         self._report.clean = True
         return self._segment(self._recovery_point, self._recovery_point, 0, SegmentState.ACTIVE)
+
+    def _check_first(self, first: Segment) -> None:
+        """Report segments that are missing before the first one, and were not deleted by us."""
+        known = self._checkpoint.first_base if self._checkpoint else 0
+        begin = max(known, read_log_start(self._filesystem, self._directory))
+        if begin < first.base_offset and not self._has_expired:
+            self._report.damage.append(
+                Damage(
+                    path=self._directory,
+                    position=0,
+                    end_position=0,
+                    offset=begin,
+                    end_offset=first.base_offset,
+                    reason=f"the segments before offset {first.base_offset} are missing",
+                )
+            )
 
     def _segments(self, bases: list[int], sizes: dict[str, int]) -> list[Segment]:
         nexts = [*bases[1:], EVERYTHING]
@@ -246,11 +272,14 @@ class _Recovery:
         known = self._checkpoint
         if known is None or known.end_offset < 0:
             return False
-        if known.end_offset >= active.base_offset and known.active_size == active.size:
+        is_active = known.active_base in (-1, active.base_offset)
+        is_whole = known.end_offset >= active.base_offset and known.active_size == active.size
+        if is_active and is_whole:
             return True
-        self._report.notes.append(
-            f"{active.log_path} has {active.size} bytes where a clean stop left {known.active_size}"
-        )
+        left = f"a clean stop left {known.active_size}"
+        if known.active_base >= 0:
+            left += f" in the segment of offset {known.active_base}"
+        self._report.notes.append(f"{active.log_path} has {active.size} bytes where {left}")
         return False
 
     def _open_clean(self, segments: list[Segment]) -> None:
@@ -358,7 +387,9 @@ class _Recovery:
         last_sound = max(_ends_of_sound_batches(log, scan.end), default=0)
         if last_sound:
             # A sound batch may well end in zeros.
-            self._set_aside(segment, bytes(log[position : max(end, last_sound)]))
+            content = bytes(log[position : max(end, last_sound)])
+            self._is_torn = _has_hole(log, scan.end)
+            self._set_aside(segment, content, position, offset, scan.torn)
 
     def _drop(self, segments: list[Segment]) -> None:
         """Take segments out of the log that no longer continue it."""
@@ -368,16 +399,23 @@ class _Recovery:
             if end:
                 first = Place(0, segment.base_offset)
                 last_sound = max(_ends_of_sound_batches(log, first), default=0)
-                self._set_aside(segment, bytes(log[: max(end, last_sound)]))
+                content = bytes(log[: max(end, last_sound)])
+                reason = "the segment before it was cut"
+                self._set_aside(segment, content, 0, segment.base_offset, reason)
             for suffix in SEGMENT_SUFFIXES:
                 self._remove(os.path.basename(segment.stem) + suffix)
 
-    def _set_aside(self, segment: Segment, content: bytes) -> None:
+    def _set_aside(
+        self, segment: Segment, content: bytes, position: int, offset: int, reason: str
+    ) -> None:
         taken = self._filesystem.sizes(self._directory)
         names = (f"{segment.log_path}{CUT_SUFFIX}{number or ''}" for number in itertools.count())
         path = next(name for name in names if os.path.basename(name) not in taken)
         write_atomically(self._filesystem, path, content)
-        self._report.set_aside.append(path)
+        cut = SetAside(
+            segment.log_path, position, offset, reason, len(content), path, is_torn=self._is_torn
+        )
+        self._report.set_aside.append(cut)
 
     # Leftovers
 
@@ -403,6 +441,7 @@ class _Recovery:
 
     def _remove_leftovers(self) -> dict[str, int]:
         sizes = self._filesystem.sizes(self._directory)
+        self._has_expired = any(name.endswith(DELETED_SUFFIX) for name in sizes)
         for name in list(sizes):
             if _is_leftover(name, sizes):
                 self._remove(name)
@@ -444,6 +483,21 @@ def _ends_of_sound_batches(log: memoryview, place: Place) -> Iterator[int]:
             if found is None:
                 return
             position = found.position
+
+
+def _has_hole(log: memoryview, place: Place) -> bool:
+    """Whether bytes that no disk has written lie between a place and the next sound batch.
+
+    A crash leaves such holes where unsynced writes reached the disk in another order. Without one,
+    the bytes were written, and have changed since.
+    """
+    found = next_good_batch(log, place, end=len(log), limit_offset=EVERYTHING)
+    end = found.position if found is not None else len(log)
+    sectors = range(-(-place.position // _SECTOR_BYTES) * _SECTOR_BYTES, end, _SECTOR_BYTES)
+    head = bytes(log[place.position : min(place.position + HEADER_BYTES, end)])
+    return not any(head) or any(
+        not any(log[start : min(start + _SECTOR_BYTES, end)]) for start in sectors
+    )
 
 
 def _end_of_content(log: memoryview, position: int) -> int:

@@ -129,6 +129,7 @@ class SegmentReader:
             raise CorruptData(
                 path=self._path,
                 position=self.size,
+                end_position=self.size,
                 offset=self._next_offset,
                 reason=f"a segment with offsets {self._next_offset} to {self._limit_offset - 1}"
                 " is missing behind it",

@@ -21,6 +21,7 @@ class TransactionStates:
 
     __slots__ = (
         "aborted",
+        "doubtful",
         "has_aborted",
         "is_in_segment",
         "oldest_offset",
@@ -32,6 +33,8 @@ class TransactionStates:
     def __init__(self) -> None:
         # The first offset of each, by the id of its producer.
         self.under_way: dict[int, int] = {}
+        # Those whose marker may have been in a damaged part of the log.
+        self.doubtful: frozenset[int] = frozenset()
         self.oldest_offset: int | None = None
         self.aborted: list[AbortedTransaction] = []
         # False only if none of the log's transactions was ever aborted.
@@ -70,6 +73,8 @@ class TransactionStates:
             return
         self._remember()
         first_offset = self.under_way.pop(producer_id)
+        if self.doubtful:
+            self.doubtful -= {producer_id}
         self._find_oldest()
         if not is_commit:
             self.has_aborted = True
@@ -99,9 +104,14 @@ class TransactionStates:
         stable_offset = self.stable_offset(next_offset)
         return AbortedIndex(self.aborted, stable_offset).encode(next_offset=next_offset)
 
+    def doubt_all(self) -> None:
+        """The log is damaged here: the markers of those under way may have been lost."""
+        self.doubtful |= self.under_way.keys()
+
     def forget_under_way(self) -> None:
         """The log lost all that those under way had written."""
         self.under_way = {}
+        self.doubtful = frozenset()
         self.oldest_offset = None
 
     def rollback(self) -> None:
@@ -116,6 +126,7 @@ class TransactionStates:
         """The same, which goes its own way from here on."""
         copied = TransactionStates()
         copied.under_way = self.under_way.copy()
+        copied.doubtful = self.doubtful
         copied.oldest_offset = self.oldest_offset
         copied.aborted = self.aborted.copy()
         copied.has_aborted = self.has_aborted

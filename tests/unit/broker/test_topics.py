@@ -388,6 +388,26 @@ def test_records_are_deleted_up_to_an_offset() -> None:
 # --- what other ways of making logs left behind
 
 
+def test_own_topic_that_the_catalog_lost_is_adopted_with_its_own_settings(tmp_path: Path) -> None:
+    directory = DataDirectory(
+        LocalFilesystem(),
+        str(tmp_path),
+        storage=StorageSettings(),
+        defaults=LogSettings(),
+        clock=ManualClock(),
+    )
+    directory.create("__consumer_offsets", 0)
+    directory.close()
+
+    async def test() -> None:
+        host = await FakeBroker(LocalFilesystem(), str(tmp_path)).start()
+        adopted = host.topics.get("__consumer_offsets")
+        assert adopted.settings.cleanup_policy == frozenset({"compact"})
+        await host.stop()
+
+    run(test)
+
+
 def test_topic_that_no_catalog_knew_is_adopted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -122,7 +122,7 @@ def test_cut_file_is_noticed(disk: FakeFilesystem) -> None:
         {"version": 1},
         {"version": 1, "logs": []},
         {"version": 1, "logs": {"orders/0": 7}},
-        {"version": 1, "logs": {"orders/0": [1, 2, 3, 4]}},
+        {"version": 1, "logs": {"orders/0": [1, 2, 3, 4, 5, 6]}},
         [],
     ],
 )

@@ -232,9 +232,12 @@ def test_sound_batches_behind_a_torn_one_are_set_aside(stored: Stored) -> None:
         flip(stored.file(ACTIVE), place.start + 61, 0)
         log = stored.open_after_crash(recovery_point=base)
         assert log.end_offset == base
-        (path,) = log.report.set_aside
+        path = log.report.set_aside[0].kept
         behind = b"".join(stored.batches[b] for _, b in stored.places(ACTIVE)[number + 1 :])
         assert Path(path).read_bytes()[len(place) :] == behind
+        # They were written, so a crash does not explain it.
+        [told] = log.report.unresolved
+        assert f"{stored.file(ACTIVE)}: the log was cut at byte {place.start} " in told
         log.close()
         stored.directory.restore(stored.content)
 

@@ -325,5 +325,6 @@ def test_checkpoint_of_a_clean_stop_is_read(tmp_path: Path) -> None:
     digits, body = (tmp_path / "checkpoint").read_bytes().split(b"\n", 1)
     check(body, int(digits, 16))
     active = tmp_path / "topics" / "orders" / "0" / f"{0:020d}.log"
-    assert json.loads(body) == {"version": 1, "logs": {"orders/0": [2, 2, active.stat().st_size]}}
+    entry = [2, 2, active.stat().st_size, 0, 0]
+    assert json.loads(body) == {"version": 1, "logs": {"orders/0": entry}}
     assert re.fullmatch(rb"process \d+\n", (tmp_path / "lock").read_bytes())

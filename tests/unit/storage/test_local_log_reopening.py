@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,7 +15,14 @@ from millstream.storage.local_log import LocalLog
 from millstream.storage.recovery import LogCheckpoint
 from millstream.storage.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, SegmentState
 from tests.fakes.log_steps import append, fill, refusal
-from tests.fakes.sample_batches import batch_of, idempotent_batch, read_all, values_of
+from tests.fakes.sample_batches import (
+    batch_of,
+    commit_marker,
+    idempotent_batch,
+    read_all,
+    transactional_batch,
+    values_of,
+)
 from tests.unit.storage.log_directory import (
     LogDirectory,
     RecordingFilesystem,
@@ -41,6 +49,74 @@ def log(directory: LogDirectory) -> Iterator[LocalLog]:
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
     return tmp_path / "crashed"
+
+
+# --- segments that are missing
+
+
+def test_missing_first_segments_are_reported(directory: LogDirectory) -> None:
+    log = directory.open()
+    fill(log, 60)
+    log.close()
+    first, second = bases_of(log)[:2]
+    directory.file(first, LOG_SUFFIX).unlink()
+    for known in (log.checkpoint(), None):
+        again = directory.open(known)
+        [damage] = again.report.damage
+        assert (damage.offset, damage.end_offset) == (first, second)
+        assert "segments before" in damage.reason
+        again.close()
+
+
+def test_segments_past_their_retention_are_not_missed(directory: LogDirectory) -> None:
+    log = directory.open()
+    fill(log, 60)
+    log.sync()
+    log.reconfigure(replace(SETTINGS, retention_bytes=1))
+    for path in log.expire():
+        Path(path).unlink()
+    log.close()
+    assert log.start_offset > 0
+    for known in (log.checkpoint(), None):
+        again = directory.open(known)
+        assert again.report.damage == []
+        again.close()
+
+
+def test_missing_last_segment_is_reported_where_the_one_before_has_its_size(
+    directory: LogDirectory,
+) -> None:
+    log = directory.open()
+    while len(log.segments()) < 4 or log.segments()[-1].size != log.segments()[-2].size:
+        append(log, batch_of(b"%04d" % log.end_offset))
+    log.close()
+    last = log.segments()[-1]
+    directory.file(last.base_offset, LOG_SUFFIX).unlink()
+    again = directory.open(log.checkpoint())
+    assert again.end_offset == log.end_offset
+    [damage] = again.report.damage
+    assert (damage.offset, damage.end_offset) == (last.base_offset, log.end_offset)
+    again.close()
+
+
+def test_transaction_whose_marker_is_damaged_is_in_doubt(directory: LogDirectory) -> None:
+    log = directory.open()
+    append(log, transactional_batch(0, producer=7))
+    before = log.segments()[-1].size
+    append(log, commit_marker(producer=7))
+    append(log, batch_of(b"behind"))
+    log.sync()
+    checkpoint = log.checkpoint()
+    log.discard()
+    flip(directory.file(0, LOG_SUFFIX), before + 40, 0)
+    for _ in range(2):
+        again = directory.open(checkpoint)
+        [opened] = again.producers.open_transactions()
+        assert opened.is_doubtful
+        assert [each.position for each in again.report.damage] == [before]
+        # A clean stop keeps the doubt.
+        again.close()
+        checkpoint = again.checkpoint()
 
 
 # --- after a clean stop

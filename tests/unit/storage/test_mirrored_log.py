@@ -187,3 +187,28 @@ def test_crash_at_any_step_of_a_replacement_loses_nothing(directory: str, damage
         points = {name: LogCheckpoint(each.recovery_point) for name, each in known.items()}
         log = open_log(filesystem.after_crash("lost"), points)
         assert values_of(log) == values_of_copy(log) == VALUES, step
+
+
+def test_interrupted_repair_keeps_the_log_closed() -> None:
+    filesystem = FakeFilesystem()
+    known = stopped(filesystem)
+    filesystem.rename(PRIMARY, f"{PRIMARY}.repaired")
+    with pytest.raises(StateDamaged, match="repair that was interrupted"):
+        open_log(filesystem, known)
+
+
+def test_copy_that_cannot_be_replaced_for_want_of_space_is_left_behind() -> None:
+    filesystem = FakeFilesystem()
+    known = stopped(filesystem)
+    filesystem.flip(f"{COPY}/{RECORDS}", 70, 3)
+    filesystem.space_bytes = filesystem.used_bytes + 100
+    log = open_log(filesystem, known)
+    assert values_of(log) == VALUES
+    assert "space" in log.report.copy_failure
+    assert filesystem.sizes(f"{COPY}.tmp") == {}
+    filesystem.space_bytes = None
+    assert append(log, batch_of(b"more")) == [len(VALUES)]
+    sync(log)
+    log.close()
+    again = open_log(filesystem, checkpoints_of(log))
+    assert values_of(again) == values_of_copy(again) == [*VALUES, b"more"]

@@ -177,7 +177,7 @@ def test_batch_of_a_later_offset_behind_the_last_is_not_taken(killed: Killed) ->
     later[:8] = (1000).to_bytes(8, "big")
     killed.last_file.write_bytes(whole + later)
     log = killed.opened()
-    (path,) = log.report.set_aside
+    path = log.report.set_aside[0].kept
     assert Path(path).read_bytes() == later
     assert_lives_on(log, killed.batches, killed.directory)
 
@@ -193,14 +193,14 @@ def test_sound_batches_behind_a_torn_one_are_set_aside(killed: Killed) -> None:
     content[torn_at + 65] ^= 1
     killed.last_file.write_bytes(content)
     log = killed.opened()
-    assert log.report.set_aside == [f"{killed.last_file}{CUT_SUFFIX}"]
-    assert Path(log.report.set_aside[0]).read_bytes() == content[torn_at:]
+    assert [each.kept for each in log.report.set_aside] == [f"{killed.last_file}{CUT_SUFFIX}"]
+    assert Path(log.report.set_aside[0].kept).read_bytes() == content[torn_at:]
     lines = log.report.lines()
     assert any("cut a torn tail" in line and str(killed.last_file) in line for line in lines)
-    assert any("set aside" in line for line in lines)
+    assert any("although sound records follow" in line for line in lines)
     assert_lives_on(log, killed.batches[:-3], killed.directory)
     # What was set aside stays for people to look at.
-    assert Path(log.report.set_aside[0]).exists()
+    assert Path(log.report.set_aside[0].kept).exists()
 
 
 @pytest.mark.parametrize("segment", [0, 1, 2])
@@ -212,7 +212,8 @@ def test_segments_behind_a_torn_one_are_set_aside(killed: Killed, segment: int) 
     path.write_bytes(content)
     log = killed.opened()
     later = [killed.directory.file(base, LOG_SUFFIX) for base in killed.bases[segment + 1 :]]
-    assert sorted(log.report.set_aside) == [f"{file}{CUT_SUFFIX}" for file in later]
+    found = sorted(each.kept for each in log.report.set_aside)
+    assert found == [f"{file}{CUT_SUFFIX}" for file in later]
     for number, file in enumerate(later, start=segment + 1):
         assert Path(f"{file}{CUT_SUFFIX}").read_bytes() == b"".join(killed.batches_of(number))
     assert killed.directory.names(LOG_SUFFIX) == [

@@ -76,7 +76,7 @@ def damage_of(context: Context) -> DamageFound:
     root = os.path.join(topics.data_path, "")
     unresolved, repaired = [], []
     for report in topics.reports:
-        unresolved += [f"{report.log}: {each}".replace(root, "") for each in report.damage]
+        unresolved += [f"{report.log}: {each}".replace(root, "") for each in report.unresolved]
         repaired += [f"{report.log}: {each}".replace(root, "") for each in report.repaired]
         if report.copy_failure:
             unresolved.append(f"{report.log}: its second copy is behind: {report.copy_failure}")

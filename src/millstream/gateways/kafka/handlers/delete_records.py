@@ -45,7 +45,8 @@ async def _delete(
     topics = context.broker.topics
     try:
         partition = topics.partition(topic, number)
-        if "delete" not in partition.topic.settings.cleanup_policy:
+        policy = partition.topic.settings.cleanup_policy
+        if partition.topic.is_internal or "delete" not in policy:
             # Compaction alone decides what goes.
             return _refused(number, ErrorCode.POLICY_VIOLATION)
         # All that can go: what a transaction under way has written must stay for now.
