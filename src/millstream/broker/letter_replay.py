@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from millstream.broker.broker import Broker
 from millstream.broker.dead_letters import (
@@ -28,6 +28,7 @@ from millstream.broker.letter_browsing import (
     MOST_PASSED,
     Letter,
     LetterLook,
+    Letters,
     LetterState,
     ReplayLimits,
     group_of,
@@ -50,6 +51,8 @@ from millstream.groups.offsets import Committer, OffsetToCommit
 from millstream.records import Record
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _SENT_BYTES = 4 << 20
 _MOST_NAMED = 10
@@ -120,18 +123,9 @@ async def replay_some(
         _check_room(broker, of, marks, chosen)
         count, failed = 0, list[Unsent]()
         async for letters in _letters_at(broker, found, chosen):
-            sent = await _send_back(broker, topic, letters)
+            sent = await _finished(_send_and_mark(broker, of, found.name, marks, letters))
             if not count and not sent.count and sent.stopped_by is not None:
                 raise sent.stopped_by
-            unsent = {each.message_id for each in sent.failed}
-            done = _by_partition(
-                (letter.partition, letter.record.offset)
-                for letter in letters
-                if letter.message_id not in unsent
-            )
-            after = {number: marks[number].with_done(some) for number, some in done.items()}
-            await _commit(broker, of, found.name, marks, after)
-            marks.update(after)
             count += sent.count
             failed += sent.failed
         return Replayed(count, failed, has_more=False)
@@ -159,7 +153,7 @@ def _check_room(
     """Letters that could not be marked as sent back are not sent."""
     limit_bytes = broker.groups.settings.offset_metadata_max_bytes
     for number, offsets in _by_partition(places).items():
-        if len(marks[number].with_done(offsets).metadata()) > limit_bytes:
+        if not marks[number].with_done(offsets).fits(limit_bytes):
             reason = (
                 "has sent back too many letters out of order: send the oldest ones back first, "
                 "without their ids"
@@ -186,16 +180,8 @@ async def _replay(
             broker, of, left, _SENT_BYTES, limits, marks=marks, state=LetterState.OUTSTANDING
         )
         some = await look.at(found, offsets)
-        sent = await _send_back(broker, of[0], some.letters)
+        sent = await _finished(_send_and_pass(broker, of, found.name, marks, some))
         next_offsets = {**some.next_offsets, **sent.stopped_at}
-        # Durable after the letters are: a crash in between sends them back again.
-        refused = _by_partition(sent.refused)
-        after = {
-            number: marks[number].passed(at, refused.get(number, ()))
-            for number, at in next_offsets.items()
-        }
-        await _commit(broker, of, found.name, marks, after)
-        marks.update(after)
         if sent.stopped_by is not None and not count and not sent.count:
             raise sent.stopped_by
         count += sent.count
@@ -210,6 +196,57 @@ async def _replay(
             return Replayed(count, failed, has_more)
 
 
+async def _send_and_mark(
+    broker: Broker,
+    of: tuple[str, str],
+    topic: str,
+    marks: dict[int, ReplayMarks],
+    letters: Sequence[Letter],
+) -> _SentBack:
+    """Send letters back, and mark those that were."""
+    sent = await _send_back(broker, of[0], letters)
+    unsent = {each.message_id for each in sent.failed}
+    done = _by_partition(
+        (letter.partition, letter.record.offset)
+        for letter in letters
+        if letter.message_id not in unsent
+    )
+    after = {number: marks[number].with_done(some) for number, some in done.items()}
+    await _commit(broker, of, topic, marks, after)
+    marks.update(after)
+    return sent
+
+
+async def _send_and_pass(
+    broker: Broker,
+    of: tuple[str, str],
+    topic: str,
+    marks: dict[int, ReplayMarks],
+    some: Letters,
+) -> _SentBack:
+    """Send the next letters back, and move the marks behind them."""
+    sent = await _send_back(broker, of[0], some.letters)
+    # Durable after the letters are: a crash in between sends them back again.
+    refused = _by_partition(sent.refused)
+    after = {
+        number: marks[number].passed(at, refused.get(number, ()))
+        for number, at in {**some.next_offsets, **sent.stopped_at}.items()
+    }
+    await _commit(broker, of, topic, marks, after)
+    marks.update(after)
+    return sent
+
+
+async def _finished(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await something that a cancellation does not interrupt: it waits until that is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 async def _commit(
     broker: Broker,
     of: tuple[str, str],
@@ -221,14 +258,15 @@ async def _commit(
     moved = []
     for number, marks in after.items():
         if marks != before[number]:
-            metadata = marks.metadata()
-            if len(metadata) > limit_bytes:
+            metadata = ""
+            if marks.fits(limit_bytes):
+                metadata = marks.metadata()
+            else:
                 _log.warning(
                     "topic %(topic)s, partition %(partition)d: too many refused dead letters to "
                     "remember: all before offset %(offset)d count as sent back",
                     {"topic": topic, "partition": number, "offset": marks.next_offset},
                 )
-                metadata = ""
             moved.append(OffsetToCommit(topic, number, marks.next_offset, -1, metadata))
     if moved:
         group = group_of(of)

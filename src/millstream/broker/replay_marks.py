@@ -57,7 +57,12 @@ class ReplayMarks(NamedTuple):
         bits = self.bits >> (start_offset - self.floor)
         return _settled(max(self.next_offset, start_offset), start_offset, bits)
 
+    def fits(self, limit_bytes: int) -> bool:
+        """Whether it can be stored with an offset, and read again."""
+        return self.bits.bit_length() <= 8 * _MOST_BYTES and len(self.metadata()) <= limit_bytes
+
     def metadata(self) -> str:
+        """What `read_marks` reads, where it `fits`."""
         packed = zlib.compress(self.bits.to_bytes((self.bits.bit_length() + 7) // 8, "little"), 9)
         return f"{_VERSION}:{self.floor}:{b64encode(packed).decode()}"
 
@@ -65,15 +70,19 @@ class ReplayMarks(NamedTuple):
 def read_marks(offset: int, metadata: str) -> ReplayMarks:
     """Without readable metadata, all letters below the offset count as sent back."""
     fields = metadata.split(":")
-    if len(fields) == _FIELDS and fields[0] == _VERSION and fields[1].isdigit():
+    if len(fields) == _FIELDS and fields[0] == _VERSION and _is_offset(fields[1]):
+        unpacker = zlib.decompressobj()
         try:
-            unpacker = zlib.decompressobj()
             data = unpacker.decompress(b64decode(fields[2], validate=True), _MOST_BYTES)
         except (ValueError, zlib.error):
             data = None
-        if data is not None:
+        if data is not None and not unpacker.unconsumed_tail:
             return _settled(offset, int(fields[1]), int.from_bytes(data, "little"))
     return ReplayMarks(offset, offset)
+
+
+def _is_offset(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def _settled(next_offset: int, floor: int, bits: int) -> ReplayMarks:

@@ -52,7 +52,9 @@ class ClientLog:
         if count.lines <= LINES_PER_MINUTE:
             logger.log(level, message, values, exc_info=exc_info)
             return
-        count.last = (logger, level, message, values)
+        # As text: an error, or its traceback, would keep all of a request in memory.
+        told = {name: _told(value) for name, value in values.items()}
+        count.last = (logger, level, message, told)
         if self._timer is None:
             self._set_timer(count.ends_ms)
 
@@ -94,6 +96,10 @@ class ClientLog:
         untold = [each.ends_ms for each in self._counts.values() if each.last is not None]
         if untold:
             self._set_timer(min(untold))
+
+
+def _told(value: object) -> object:
+    return value if isinstance(value, int | float | str) else str(value)
 
 
 class _Count:

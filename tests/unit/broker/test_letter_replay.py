@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -121,3 +122,20 @@ def test_how_far_letters_were_sent_back_is_not_forgotten_with_old_offsets() -> N
         home.clock.advance_ms(1000 * 24 * 3600 * 1000)
         broker.groups.expire()
         assert replay(home, broker) == Replayed(0, [], has_more=False)
+
+
+def test_client_that_goes_while_letters_are_sent_back_leaves_them_marked() -> None:
+    with dead(*(b"%d" % number for number in range(50))) as (home, broker):
+
+        async def go(turns: int) -> None:
+            asked = asyncio.ensure_future(letter_replay.replay(broker, "t", "s", limit=1000))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asked.cancel()
+            with suppress(asyncio.CancelledError):
+                await asked
+
+        for turns in range(40):
+            home.run(go(turns))
+        replay(home, broker)
+        assert sorted(sent_back(home, 50)) == sorted(b"%d" % number for number in range(50))

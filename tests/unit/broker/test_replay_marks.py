@@ -43,3 +43,15 @@ def test_offset_without_marks_counts_as_all_sent_back(metadata: str) -> None:
 def test_many_letters_with_some_that_failed_take_little_room() -> None:
     marks = ReplayMarks().passed(1_000_000, range(0, 1_000_000, 50_000))
     assert len(marks.metadata()) < 4096
+
+
+def test_marks_that_could_not_be_read_again_do_not_fit() -> None:
+    marks = ReplayMarks().passed(9_000_000, [0])
+    assert len(marks.metadata()) < 4096
+    assert not marks.fits(4096)
+    assert read_marks(marks.next_offset, marks.metadata()) == ReplayMarks(9_000_000, 9_000_000)
+
+
+def test_metadata_of_somebody_else_counts_as_none() -> None:
+    for metadata in ("1:²:", "1:1:", "1:99999999999999999999:eJwDAAAAAAE=", "x", "1:1:!"):
+        assert read_marks(5, metadata).next_offset == 5

@@ -195,10 +195,14 @@ def test_request_that_ends_with_the_buffer_where_its_records_should_begin_is_mal
             batch = batch_of(b"a")
             first = request_frame(produce_request("t", batch), PRODUCE, 1)
             cut = framed(first[4 : first.index(batch) - 1])
-            padding = SHARED_BYTES - len(first) - len(cut)
-            filler = framed(header(18, 0, 2) + bytes(padding - 18))
-            transport.feed(first + filler + cut)
-            assert len(transport.answers) == 2
+            padding, fillers = SHARED_BYTES - len(first) - len(cut), list[bytes]()
+            while padding:
+                size = min(padding, 15_000)
+                size = size if padding - size == 0 or padding - size > 100 else padding - 200
+                fillers.append(framed(header(18, 0, 2) + bytes(size - 18)))
+                padding -= size
+            transport.feed(first + b"".join(fillers) + cut)
+            assert len(transport.answers) == 1 + len(fillers)
             assert transport.is_closed
             [said] = [r.getMessage() for r in caplog.records]
             assert "malformed message: a produce request" in said
@@ -493,3 +497,14 @@ def _join() -> JoinGroupRequest:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
+
+
+def test_api_versions_of_many_bytes_ends_the_connection(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with open_door(tmp_path) as opened:
+            transport, _ = DirectTransport.connect(opened.door, "peer")
+            transport.feed(framed(header(18, 3, 1) + bytes(20_000)))
+            assert transport.answers == []
+            assert transport.is_closed
+
+    run(main())

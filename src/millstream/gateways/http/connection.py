@@ -40,6 +40,9 @@ _log = logging.getLogger(__name__)
 _LINGER_S = 1.0
 """Who is refused gets to read why, also if it has not stopped to send."""
 _MOST_FRAGMENTS = 10_000
+_MOST_HEADERS = 128
+_MOST_PIPELINED = 32
+"""Requests that wait behind the one at work. A client with more has its connection closed."""
 _UNREAD = "memory is short (max.memory.bytes), and the client leaves answers unread"
 _BAD_HANDSHAKE = (
     "this is no handshake of a WebSocket: expected a GET of HTTP/1.1 without a body, with at most "
@@ -121,11 +124,22 @@ class Connection(HttpToolsProtocol):
         self._look_at_head()
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= _MOST_PIPELINED:
+            raise ValueError("too many requests at once")
         super().on_message_begin()
         self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
         self._is_in_head = True
         self._first_bytes = self._chunk_bytes
         self._more_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_head:
+            return  # what follows a body is not looked at, and has no bounds
+        if len(self.headers) >= _MOST_HEADERS:
+            told = f"more than {_MOST_HEADERS} headers"
+            self._refusal = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, told)
+            raise ValueError(told)
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
@@ -367,6 +381,11 @@ class SocketConnection(WebSocketsSansIOProtocol):
         """Hang up on a client that does not read, while others need the memory."""
         _warn(self.context, self.client, _UNREAD)
         self.transport.abort()
+
+    def handle_pong(self, event: Frame) -> None:
+        if not self.frames:
+            self._partial_bytes = 0
+        super().handle_pong(event)
 
     def handle_ping(self) -> None:
         """Who does not read is owed the answer to the last ping alone (RFC 6455, 5.5.3)."""

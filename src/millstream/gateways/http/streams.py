@@ -42,6 +42,8 @@ MEDIA_TYPE = "text/event-stream"
 HEARTBEAT_S = 15.0
 _HEARTBEAT = b": still here\n\n"
 _QUEUE_BYTES = 1 << 20
+_POSITION_BYTES = 12
+"""About what an event id holds for each partition."""
 _EXAMPLE = 'id: 0:7\ndata: {"message_id": "0:7", "partition": 0, "offset": 7, "value": "hello"}\n\n'
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -186,7 +188,9 @@ async def _events(
 def _chunks(feed: Feed, limit: int) -> list[bytes]:
     """The next events in one chunk, or none when there is nothing to send."""
     before = feed.positions
-    taken = feed.take(limit=limit, max_bytes=_QUEUE_BYTES)
+    # Each event carries the positions of all partitions.
+    most = max(_QUEUE_BYTES // (_POSITION_BYTES * len(before)), 1) if before else limit
+    taken = feed.take(limit=min(limit, most), max_bytes=_QUEUE_BYTES)
     return [] if taken is None else [_written(taken, before)]
 
 

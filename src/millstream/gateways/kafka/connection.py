@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from millstream.broker.connections import ConnectionDescription
 from millstream.errors import (
     InvalidRequest,
+    MalformedMessage,
     MillstreamError,
     Superseded,
     TooManyElements,
@@ -59,6 +60,8 @@ _OLDEST_FETCH, _NEWEST_FETCH = fetch.VERSIONS
 # Then other connections have their turn, and signals. Those that only bring records are cheap, and
 # are not counted.
 _TURN_REQUESTS = 20
+# It is not admitted like others, and holds two short texts.
+_API_VERSIONS_BYTES = 16 << 10
 # They wait for other members of a group.
 _WAITING = {join_group.API_KEY, sync_group.API_KEY}
 
@@ -270,6 +273,8 @@ class Connection(asyncio.BufferedProtocol):
         if api_key == fetch.API_KEY and _OLDEST_FETCH <= version <= _NEWEST_FETCH:
             self._fetching.begin(frame, version, correlation_id)
         elif api_key == api_versions.API_KEY:
+            if len(frame) > _API_VERSIONS_BYTES:
+                raise MalformedMessage(f"ApiVersions of {len(frame)} bytes")
             self._answers.send(api_versions.answer(frame, version, correlation_id, ANNOUNCED))
             if version <= api_versions.VERSIONS[1]:
                 # Who only sends and fetches names itself nowhere else that is looked at.
@@ -372,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
     def _hold_for(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin no request until something is done."""
         self._is_repacking = self._unread = True
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(self._door.repack(work))
         self._tasks.add(task)
         task.add_done_callback(self._release)
 

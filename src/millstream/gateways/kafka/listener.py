@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import count
 from operator import itemgetter
@@ -63,6 +63,7 @@ class Door:
         broker.connections.add("kafka", self.described)
         broker.metrics.add(partial(figures, self))
         self._server: asyncio.Server | None = None
+        self._repacking = asyncio.Lock()
 
     async def open(self) -> str:
         """Begin to listen; returns the address as HOST:PORT. Raises OSError."""
@@ -80,6 +81,14 @@ class Door:
     # What connections are made of: other doors put other classes in.
     new_producing: Callable[..., Producing] = staticmethod(Producing)
     new_fetch: Callable[[FetchRequest, int, int, Topics, int], Fetch] = staticmethod(Fetch)
+
+    async def repack(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something for one connection after the other: each may unpack much."""
+        try:
+            async with self._repacking:
+                await work
+        finally:
+            work.close()
 
     def advertised(self, local: tuple[Any, ...]) -> tuple[str, int]:
         """Where a client is to connect that reached us at a local address: there, unless told."""

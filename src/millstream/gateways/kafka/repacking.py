@@ -41,7 +41,8 @@ def repacked(
 ) -> tuple[bytearray, ProduceRequest]:
     """New bytes that hold the batches of a request, and the request with their places. Blocks.
 
-    A batch that cannot be unpacked stays as it is: the log says what is wrong with it.
+    All of it is bounded by `limit_bytes`. A batch that cannot be unpacked within that stays as it
+    is: the log says what is wrong with it.
     """
     out = bytearray()
     topics = []
@@ -49,7 +50,7 @@ def repacked(
         partitions = []
         for number, start, end in topic.partitions:
             batch = memoryview(frame)[start:end]
-            packed = _packed(batch, codecs.get((topic.topic, number)), limit_bytes)
+            packed = _packed(batch, codecs.get((topic.topic, number)), limit_bytes - len(out))
             partitions.append(PartitionData(number, len(out), len(out) + len(packed)))
             out += packed
         topics.append(TopicData(topic.topic, partitions))

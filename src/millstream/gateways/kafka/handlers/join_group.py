@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from millstream.errors import MemberIdRequired, MillstreamError
 from millstream.gateways.kafka.context import Context
-from millstream.gateways.kafka.error_codes import code_of
+from millstream.gateways.kafka.error_codes import ErrorCode, code_of
 from millstream.groups.commands import Join, SupportedProtocol
 from millstream.groups.outcome import NO_TICKET
 from millstream.protocol.messages.join_group import (
@@ -24,9 +24,13 @@ REQUEST = JoinGroupRequest
 
 _MEMBERS_MUST_RETURN = 4
 _LEADERS_CAN_SKIP = 9
+_REASON_CHARACTERS = 1000
 
 
 async def handle(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    if len(request.reason or "") > _REASON_CHARACTERS:
+        # A request that waits for other members is kept in memory.
+        return JoinGroupResponse(error_code=ErrorCode.INVALID_REQUEST, member_id=request.member_id)
     try:
         joined = await context.broker.groups.join(request.group_id, _command(request, context))
     except MemberIdRequired as error:
