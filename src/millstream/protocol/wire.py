@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from millstream.errors import MalformedMessage
 from millstream.protocol.primitives import UNREADABLE, read_varint, varint
 
-MOST_PLACES = 100_000
+MOST_PLACES = 50_000
 """Topics and partitions in one request. Each takes a few bytes, and many times that in memory."""
 
 _INT16 = struct.Struct(">h")

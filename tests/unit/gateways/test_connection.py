@@ -390,7 +390,7 @@ def test_request_for_more_places_than_anyone_needs_ends_the_connection(
             body = fields + struct.pack(">i", topics) + topic * topics
             await client.send(framed(header(api_key, 4, 1) + body))
             await client.ended()
-            assert "more than 100000 topics and partitions" in _closed(caplog)
+            assert "more than 50000 topics and partitions" in _closed(caplog)
 
     run(main())
 

@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
             max_messages=door.settings.outgoing_max_messages,
             max_topics=door.settings.max_subscriptions,
             fail=self._end,
+            client_log=door.broker.client_log,
         )
         self._transport: asyncio.Transport = _NO_TRANSPORT
         self._peer = "?"

@@ -27,6 +27,7 @@ from millstream.errors import (
 from millstream.gateways.pylogstreams.pages import Pages
 from millstream.gateways.pylogstreams.sessions import Session, Sessions
 from millstream.groups.offsets import TopicPartition
+from millstream.telemetry.client_log import ClientLog
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +69,10 @@ class Delivery:
         max_messages: int,
         max_topics: int,
         fail: Callable[[MillstreamError], None],
+        client_log: ClientLog,
     ) -> None:
         """`fail` is told of what keeps a partition from being read."""
+        self._client_log = client_log
         self._topics = topics
         self._sessions = sessions
         self._pages = pages
@@ -235,10 +238,14 @@ class Delivery:
             return True
         except RecordTooLarge as error:
             # A client that connects again would find it again, and never what comes behind it.
-            _log.error(
+            self._client_log.write(
+                _log,
+                logging.ERROR,
                 "pylogstreams: topic %(topic)s, partition %(partition)d: a message is passed over: "
                 "%(error)s",
                 {"topic": cursor.key[0], "partition": cursor.key[1], "error": error},
+                kind=cursor.key[0],
+                host="",
             )
             cursor.position = error.next_offset
             return True

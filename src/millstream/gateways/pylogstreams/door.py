@@ -48,7 +48,7 @@ class Door:
         largest_bytes = reserved_bytes(LENGTH_BYTES + settings.frame_max_bytes + CHECKSUM_BYTES)
         broker.memory.allow_for(largest_bytes)
         self.pool = BufferPool(broker.memory, PYLOGSTREAMS_FRAMES)
-        self.sessions = Sessions(broker.groups)
+        self.sessions = Sessions(broker.groups, broker.client_log)
         self.pages = Pages(broker.reader, message_max_bytes=settings.frame_max_bytes)
         self.subscribers: Subscribers = {}
         self.connections: set[Connection] = set()

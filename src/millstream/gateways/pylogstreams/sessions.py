@@ -17,6 +17,7 @@ from typing import Protocol
 from millstream.broker.groups import GroupCoordinator
 from millstream.errors import MillstreamError
 from millstream.groups.offsets import Committer, OffsetToCommit, TopicPartition
+from millstream.telemetry.client_log import ClientLog
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +57,9 @@ class Session:
 class Sessions:
     """All client ids that are in use."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, client_log: ClientLog) -> None:
         self._groups = groups
+        self._client_log = client_log
         self._sessions: dict[str, Session] = {}
         self._dirty: dict[Session, None] = {}
         self._has_dirty = asyncio.Event()
@@ -126,12 +128,18 @@ class Sessions:
             if offsets:
                 await self._groups.commit(session.group_id, _NOBODY, offsets)
         except MillstreamError as error:
-            _log.error(
+            self._client_log.write(
+                _log,
+                logging.ERROR,
                 "pylogstreams: the position of client %(client)s is not stored: %(error)s",
                 {"client": session.client_id, "error": error},
+                kind=type(error).__name__,
+                host="",
             )
-            session.dirty.update(taken.intersection(session.positions))
-            self._mark(session)
+            # For a client that is gone it is not tried for ever.
+            if session.holder is not None:
+                session.dirty.update(taken.intersection(session.positions))
+                self._mark(session)
         self._drop_if_done(session)
 
     def _held(self, session: Session, holder: Holder) -> Session:

@@ -101,7 +101,7 @@ def parse_request(view: memoryview, position: int, version: int) -> FetchRequest
             topics.append(topic)
             places += len(topic.partitions)
             check_places(places)
-        _skip_rest(view, position, version)
+        _skip_rest(view, position, version, places)
     return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, topics)
 
 
@@ -128,11 +128,12 @@ def _read_topic(view: memoryview, position: int, version: int) -> tuple[str | by
     return read_name(view, position, flexible=version >= FLEXIBLE)
 
 
-def _skip_rest(view: memoryview, position: int, version: int) -> None:
+def _skip_rest(view: memoryview, position: int, version: int, places: int) -> None:
     """Topics that a session forgets, and the client's rack: read to see that they are whole."""
     flexible = version >= FLEXIBLE
     if version >= _SESSIONS:
         forgotten, position = read_count(view, position, flexible=flexible)
+        check_places(places + forgotten)
         for _ in range(forgotten):
             _, position = _read_topic(view, position, version)
             partitions, position = read_count(view, position, flexible=flexible)
