@@ -1,7 +1,7 @@
 """The file that remembers where a log begins after records were deleted from its front.
 
-Eight bytes of offset and the CRC-32C of them, big-endian, in `log-start-offset`. Absent while the
-log begins with its first segment.
+Eight bytes of offset and the CRC-32C of them, big-endian, in `log-start-offset`. Absent until
+records are deleted, by command or by retention.
 After a crash: holds the old start or the new one, whole.
 """
 
