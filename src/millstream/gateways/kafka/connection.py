@@ -116,6 +116,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unread = False
         # Why that is so: the client does not read, or what follows must wait for a request.
         self._is_write_paused = False
+        # Of answers in several slices, since the client has last taken all.
+        self._built_bytes = 0
         self._is_repacking = False
         self._lacks_memory = False
         self._must_wait = False
@@ -173,14 +175,14 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._is_write_paused = self._unread = True
         self._read_or_not()
-        # Fetched records are views of files, which cost no memory of ours.
+        # Fetched records are views of files, which cost no memory of ours; other answers do.
+        most_bytes = max(self._door.settings.unsent_max_bytes, self._built_bytes)
         unsent_bytes = self._transport.get_write_buffer_size()
-        self._door.broker.memory.stall(
-            self, min(unsent_bytes, self._door.settings.unsent_max_bytes)
-        )
+        self._door.broker.memory.stall(self, min(unsent_bytes, most_bytes))
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._built_bytes = 0
         self._unread = self._is_repacking
         self._door.broker.memory.resume(self)
         self._go_on()
@@ -341,6 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         body, task = run_eagerly(answer(route, request, context))
         if task is None:
             assert body is not None
+            self._note_built(body)
             self._answers.send(framed(header, body))
             self._times.answered(api_key, self._times.began_ns)
             return None
@@ -368,11 +371,19 @@ class Connection(asyncio.BufferedProtocol):
             )
             self._abort()
             return
+        self._note_built(task.result())
         pending.place.fill(framed(pending.header, task.result()))
         if pending.api_key in _WAITING:
             self._times.answered_after_wait(pending.api_key, pending.began_ns)
         else:
             self._times.answered(pending.api_key, pending.began_ns)
+
+    def _note_built(self, body: list[bytes]) -> None:
+        """An answer without records is about to be written."""
+        if len(body) > 1:
+            if not self._transport.get_write_buffer_size():
+                self._built_bytes = 0
+            self._built_bytes += sum(map(len, body))
 
     def _hold_for(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin no request until something is done."""

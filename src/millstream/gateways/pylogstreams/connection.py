@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_TURN_STEPS = 1000
+
 _LONGEST_ID = 255
 _MOST_UNREAD = 1000
 """Most answers to SYN that a client may leave unread."""
@@ -79,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._log = ConnectionLog(door.broker.client_log, _log)
         self._session: Session | None = None
         self._logins = 0
+        self._steps = 0
         self._unread_answers = 0
         self._has_published = False
         self._is_to_be_reset = False
@@ -210,15 +213,22 @@ class Connection(asyncio.BufferedProtocol):
         if command == "SUB" and len(words) == 1:
             check_client_topic(words[0])
             if not (self._is_lost or self._is_finishing):
-                self.delivery.subscribe(words[0])
+                self._note_steps(self.delivery.subscribe(words[0]))
         elif command == "SET" and len(words) == 2:
             check_client_topic(words[0])
-            self.delivery.move(words[0], _offset(words[1]))
+            self._note_steps(self.delivery.move(words[0], _offset(words[1])))
         elif command == "SYN" and len(words) == 1:
             self._begin_sync(words[0])
         elif command != "PNG":
             raise MalformedMessage(f"{' '.join([command, *words])[:80]!r} is no command")
         self._door.commands[command] += 1
+
+    def _note_steps(self, count: int) -> None:
+        """Let others have their turn after so many partitions."""
+        self._steps += count
+        if self._steps >= _TURN_STEPS:
+            self._steps = 0
+            self._wait(asyncio.sleep(0))
 
     def _logged_in(self, command: str) -> None:
         if self._session is None:

@@ -102,8 +102,9 @@ class Delivery:
         self.close()
         self._session = session
 
-    def subscribe(self, name: str) -> None:
-        """Deliver what the client has not had yet of a topic, whenever it comes to be.
+    def subscribe(self, name: str) -> int:
+        """Deliver what the client has not had yet of a topic, whenever it comes to be; returns how
+        many partitions it has.
 
         Raises InvalidRequest for one topic too many.
         """
@@ -117,17 +118,21 @@ class Delivery:
         try:
             topic = self._topics.get(name)
         except UnknownTopic:
-            return
+            return 1
         self.topic_changed(topic)
+        return len(topic.partitions)
 
-    def move(self, name: str, offset: int) -> None:
-        """Go on from an offset, or the nearest there is; LATEST is what comes next."""
+    def move(self, name: str, offset: int) -> int:
+        """Go on from an offset, or the nearest there is; LATEST is what comes next.
+
+        Returns how many partitions the topic has.
+        """
         assert self._session is not None, "who is not logged in has no position"
         try:
             topic = self._topics.get(name)
         except UnknownTopic:
             # All that will ever come is still to come.
-            return
+            return 1
         for partition in topic.partitions:
             log = partition.log
             end_offset = log.last_stable_offset
@@ -141,6 +146,7 @@ class Delivery:
                     self._unsent = None
                 cursor.position = target
                 cursor.wake()
+        return len(topic.partitions)
 
     # What happens to topics
 
