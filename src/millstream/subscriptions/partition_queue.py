@@ -365,6 +365,7 @@ class PartitionQueue:
                 missing.append(offset)
                 continue
             self._fail(offset, now_ms, delay_ms, reason)
+        self._deadlines.prune(len(self.flights), self._is_deadline)
         return missing
 
     def extend(
@@ -380,6 +381,7 @@ class PartitionQueue:
             deadline_ms = now_ms + timeout_ms
             self.flights[offset] = flight._replace(deadline_ms=deadline_ms)
             self._deadlines.add(deadline_ms, offset)
+        self._deadlines.prune(len(self.flights), self._is_deadline)
         return missing
 
     def release(self, consumer: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from millstream.records import Record
@@ -119,6 +120,18 @@ def test_extended_message_is_out_of_time_only_then() -> None:
     play.wait(1)
     assert play.tally.total == 0
     assert play.read_again() == [0]
+
+
+def test_message_that_is_extended_again_and_again_takes_no_more_memory() -> None:
+    play = Play()
+    play.feed(0)
+    play.take()
+    tracemalloc.start()
+    for number in range(50_000):
+        play.queue.extend([0], number, 1_000_000)
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes < 500_000
 
 
 def test_tally_is_of_who_has_what() -> None:
