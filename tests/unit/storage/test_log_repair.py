@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,36 @@ def test_log_without_its_damaged_batch_is_read_from_end_to_end(offset: int) -> N
         assert append(log, batch_of(b"next")) == [COUNT]
         assert offsets_of(log) == [*rest, COUNT]
     assert not repair_of(filesystem, "orders/0", known).problems
+
+
+@pytest.mark.parametrize("segment", range(3))
+def test_missing_segment_is_accepted_as_lost_and_nothing_else_changes(segment: int) -> None:
+    filesystem = FakeFilesystem()
+    known = stopped(filesystem, "orders/0")
+    base = segment * PER_SEGMENT
+    filesystem.remove(f"{DATA}/topics/orders/0/{base:020d}.log")
+    repair = repair_of(filesystem, "orders/0", known)
+    assert repair.lost == [range(base, base + PER_SEGMENT)]
+    repair.run()
+    log = open_log(filesystem.after_crash("kept"), "orders/0", known["orders/0"])
+    rest = [each for each in range(COUNT) if not base <= each < base + PER_SEGMENT]
+    assert offsets_of(log) == rest
+    assert not log.prove()
+    assert append(log, batch_of(b"next")) == [COUNT]
+    assert not repair_of(filesystem, "orders/0", known).problems
+
+
+def test_log_that_retention_has_cut_needs_no_repair() -> None:
+    filesystem = FakeFilesystem()
+    stopped(filesystem, "orders/0")
+    log = open_log(filesystem, "orders/0", None)
+    log.reconfigure(replace(SETTINGS, retention_bytes=300))
+    for path in log.expire():
+        filesystem.remove(path)
+    log.close()
+    assert log.start_offset > 0
+    for known in ({}, {"orders/0": log.checkpoint()}):
+        assert not repair_of(filesystem, "orders/0", known).problems
 
 
 def test_log_that_is_whole_needs_no_repair() -> None:
