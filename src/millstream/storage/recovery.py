@@ -384,11 +384,11 @@ class _Recovery:
             f"{end - position} bytes of {segment.log_path} "
             f"from byte {position} (offset {offset}): {scan.torn}"
         )
+        self._is_torn = _has_hole(log, scan.end)
         last_sound = max(_ends_of_sound_batches(log, scan.end), default=0)
         if last_sound:
             # A sound batch may well end in zeros.
             content = bytes(log[position : max(end, last_sound)])
-            self._is_torn = _has_hole(log, scan.end)
             self._set_aside(segment, content, position, offset, scan.torn)
 
     def _drop(self, segments: list[Segment]) -> None:

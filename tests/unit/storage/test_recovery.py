@@ -214,6 +214,8 @@ def test_segments_behind_a_torn_one_are_set_aside(killed: Killed, segment: int) 
     later = [killed.directory.file(base, LOG_SUFFIX) for base in killed.bases[segment + 1 :]]
     found = sorted(each.kept for each in log.report.set_aside)
     assert found == [f"{file}{CUT_SUFFIX}" for file in later]
+    # The bytes were written, and have changed since.
+    assert len(log.report.unresolved) == len(later)
     for number, file in enumerate(later, start=segment + 1):
         assert Path(f"{file}{CUT_SUFFIX}").read_bytes() == b"".join(killed.batches_of(number))
     assert killed.directory.names(LOG_SUFFIX) == [
