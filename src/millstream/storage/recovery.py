@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from millstream.errors import InvalidRequest
-from millstream.records.batch import HEADER_BYTES
 from millstream.settings.log import LogSettings
 from millstream.storage.batch_walk import Place, checked_batch, next_good_batch
 from millstream.storage.cleaning_state import read_cleaning_state
@@ -488,16 +487,19 @@ def _ends_of_sound_batches(log: memoryview, place: Place) -> Iterator[int]:
 def _has_hole(log: memoryview, place: Place) -> bool:
     """Whether bytes that no disk has written lie between a place and the next sound batch.
 
-    A crash leaves such holes where unsynced writes reached the disk in another order. Without one,
-    the bytes were written, and have changed since.
+    A crash leaves such holes, in whole sectors of a write, where unsynced writes reached the disk
+    in another order. Without one, the bytes were written, and have changed since.
     """
     found = next_good_batch(log, place, end=len(log), limit_offset=EVERYTHING)
     end = found.position if found is not None else len(log)
-    sectors = range(-(-place.position // _SECTOR_BYTES) * _SECTOR_BYTES, end, _SECTOR_BYTES)
-    head = bytes(log[place.position : min(place.position + HEADER_BYTES, end)])
-    return not any(head) or any(
-        not any(log[start : min(start + _SECTOR_BYTES, end)]) for start in sectors
-    )
+    sector = -(-place.position // _SECTOR_BYTES) * _SECTOR_BYTES
+    first = bytes(log[place.position : min(sector, end)])
+    # A batch begins with its offset, and its first bytes may be zeros.
+    is_written = first == place.offset.to_bytes(8, "big")[: len(first)]
+    if not is_written and not any(first):
+        return True
+    sectors = range(sector, end, _SECTOR_BYTES)
+    return any(not any(log[start : min(start + _SECTOR_BYTES, end)]) for start in sectors)
 
 
 def _end_of_content(log: memoryview, position: int) -> int:
