@@ -14,7 +14,6 @@ from millstream.settings.log import LogSettings
 from millstream.storage.filesystem import Filesystem, LocalFilesystem
 from millstream.storage.local_log import LocalLog
 from millstream.storage.memory_filesystem import MemoryFilesystem
-from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import PartitionLog
 from millstream.storage.recovery import LogCheckpoint
 from millstream.storage.segment_cache import SegmentCache
@@ -26,10 +25,6 @@ LOG_NAME = "orders/0"
 
 class LogEngine(Protocol):
     """A place for one log."""
-
-    @property
-    def keeps_logs(self) -> bool:
-        """Whether a log can be opened again after its process ended."""
 
     @property
     def has_faulty_disk(self) -> bool:
@@ -54,36 +49,11 @@ class LogEngine(Protocol):
         """Let the next sync of records fail, and lose what it should have made durable."""
 
 
-class MemoryEngine:
-    keeps_logs = False
-    has_faulty_disk = False
-
-    def open(self, settings: LogSettings) -> PartitionLog:
-        return MemoryLog(LOG_NAME, settings, ManualClock())
-
-    def note_checkpoint(self) -> None:
-        """Nothing outlives the process."""
-
-    def crash_at(self, operation: int) -> None:
-        raise NotImplementedError
-
-    def after_crash(self, mode: CrashMode, seed: int) -> LogEngine:
-        raise NotImplementedError
-
-    def leave_space(self, room_bytes: int | None) -> None:
-        raise NotImplementedError
-
-    def fail_next_sync(self) -> None:
-        raise NotImplementedError
-
-
 class LocalEngine:
     """The local engine on any filesystem.
 
     It stands in for the log's owner, who writes the log's checkpoint to a file of its own.
     """
-
-    keeps_logs = True
 
     def __init__(self, filesystem: Filesystem, directory: str) -> None:
         self._filesystem = filesystem
@@ -143,11 +113,9 @@ def _fake_disk() -> FakeFilesystem:
 
 
 ENGINES: dict[str, Callable[[Path], LogEngine]] = {
-    "memory": lambda _: MemoryEngine(),
     "local": lambda path: LocalEngine(LocalFilesystem(), str(path / LOG_NAME)),
     "local in memory": lambda _: LocalEngine(MemoryFilesystem(), f"/data/{LOG_NAME}"),
     "local on a fake disk": lambda _: LocalEngine(_fake_disk(), f"/data/{LOG_NAME}"),
 }
 
-KEEPING_ENGINES = [name for name, make in ENGINES.items() if make(Path()).keeps_logs]
 FAULTY_ENGINES = [name for name, make in ENGINES.items() if make(Path()).has_faulty_disk]

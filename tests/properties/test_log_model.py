@@ -251,7 +251,6 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.synced_offset == self.end_offset
         self.engine.note_checkpoint()
 
-    @precondition(lambda self: self.engine.keeps_logs)
     @rule()
     def reopen(self) -> None:
         self.finish_all_syncs()

@@ -230,7 +230,6 @@ class TransactionMachine(RuleBasedStateMachine):
         self.log.truncate(offset)
         self.take_over()
 
-    @precondition(lambda self: self.engine.keeps_logs)
     @rule()
     def reopen(self) -> None:
         self.log.close()

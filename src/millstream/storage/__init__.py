@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from millstream.storage.data_directory import DataDirectory
 from millstream.storage.local_log import LocalLog
-from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import PartitionLog, SyncTask, TimedOffset
 
 __all__ = [
     "DataDirectory",
     "LocalLog",
-    "MemoryLog",
     "PartitionLog",
     "SyncTask",
     "TimedOffset",

@@ -12,9 +12,11 @@ from millstream.errors import MessageTooLarge, MillstreamError, StorageFailure
 from millstream.records import ControlType, build_control
 from millstream.settings.log import LogSettings
 from millstream.storage.flusher import Done
+from millstream.storage.local_log import LocalLog
 from millstream.storage.log_walk import sound_batches
-from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import PartitionLog
+from millstream.storage.segment_cache import SegmentCache
+from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.fake_flusher import PromptFlusher
 
 
@@ -32,7 +34,14 @@ class LateFlusher(PromptFlusher):
 class Home:
     def __init__(self, settings: LogSettings | None = None) -> None:
         self.clock = ManualClock()
-        self.log = MemoryLog("state/0", settings=settings or LogSettings(), clock=self.clock)
+        self.log = LocalLog(
+            FakeFilesystem(),
+            "/state/0",
+            name="state/0",
+            settings=settings or LogSettings(),
+            clock=self.clock,
+            cache=SegmentCache(2),
+        )
         self.flusher = LateFlusher()
         self.state = StateLog(
             self.log, self.flusher, clock=self.clock, max_decompressed_bytes=1 << 20

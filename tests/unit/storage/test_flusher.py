@@ -15,24 +15,31 @@ from millstream.settings.log import LogSettings
 from millstream.storage.filesystem import LocalFilesystem
 from millstream.storage.flusher import Flusher
 from millstream.storage.local_log import LocalLog
-from millstream.storage.memory_log import MemoryLog
 from millstream.storage.partition_log import SyncTask
 from millstream.storage.segment_cache import SegmentCache
+from tests.fakes.fake_filesystem import FakeFilesystem
 from tests.fakes.log_steps import append
 from tests.fakes.patience import HANG_S
 from tests.fakes.sample_batches import batch_of, values_of
 
 
-class SlowLog(MemoryLog):
+class SlowLog(LocalLog):
     """A log whose syncs end when the test says so, and as it says."""
 
     def __init__(self, name: str = "orders/0") -> None:
-        super().__init__(name, LogSettings(), ManualClock())
+        super().__init__(
+            FakeFilesystem(),
+            "/log",
+            name=name,
+            settings=LogSettings(),
+            clock=ManualClock(),
+            cache=SegmentCache(2),
+        )
         self.begun: SimpleQueue[None] = SimpleQueue()
         self.results: SimpleQueue[BaseException | None] = SimpleQueue()
         self.syncs = 0
 
-    def begin_sync(self) -> SyncTask:
+    def begin_sync(self) -> SlowSync:  # type: ignore[override]
         task = super().begin_sync()
         self.syncs += 1
         return SlowSync(self, task.target_offset, task)
@@ -63,7 +70,7 @@ class Owner:
         self.flusher = Flusher(threads=threads, wake=self.woken.release)
         self.told: list[tuple[str, StorageFailure | None]] = []
 
-    def wait_for(self, log: LocalLog | MemoryLog, who: str) -> None:
+    def wait_for(self, log: LocalLog, who: str) -> None:
         """Let someone wait for all that was appended so far."""
         self.flusher.when_durable(log, log.end_offset, lambda e: self.told.append((who, e)))
 

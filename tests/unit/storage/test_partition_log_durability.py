@@ -15,7 +15,7 @@ from millstream.errors import Conflict, DiskFull, OutOfOrderSequence, StorageFai
 from millstream.storage.partition_log import PartitionLog
 from tests.fakes.fake_disk import CrashMode
 from tests.fakes.fake_filesystem import Crash
-from tests.fakes.log_engines import ENGINES, FAULTY_ENGINES, KEEPING_ENGINES, LogEngine
+from tests.fakes.log_engines import ENGINES, FAULTY_ENGINES, LogEngine
 from tests.fakes.log_steps import SMALL_SEGMENTS, append, fill, first_at, sync
 from tests.fakes.sample_batches import batch_of, idempotent_batch, read_all, timed_batch, values_of
 
@@ -34,7 +34,7 @@ def log(engine: LogEngine) -> Iterator[PartitionLog]:
     log.close()
 
 
-@pytest.fixture(params=KEEPING_ENGINES)
+@pytest.fixture(params=ENGINES)
 def kept_engine(request: pytest.FixtureRequest, tmp_path: Path) -> LogEngine:
     return ENGINES[request.param](tmp_path)
 
