@@ -1,7 +1,7 @@
 """What makes a catalog safe again of which records are lost.
 
 Producer ids are never given out twice, whichever records are lost: they continue far above every id
-that is known, and above those of any repair before, by the time.
+that is known, and above the range of any earlier repair, because they include the time.
 """
 
 from __future__ import annotations

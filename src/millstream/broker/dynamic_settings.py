@@ -98,8 +98,8 @@ class DynamicSettings:
         limit = self._groups.settings.configured_max_count
         if values and name not in self._groups.overrides and len(self._groups.overrides) >= limit:
             raise InvalidRequest(
-                f"{limit} groups have settings of their own, and no more may: "
-                "millstream.groups.configured.max.count"
+                f"{limit} groups have their own settings already, the most that "
+                "millstream.groups.configured.max.count allows"
             )
 
     async def alter_group(self, name: str, changes: Changes) -> None:

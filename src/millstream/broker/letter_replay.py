@@ -238,7 +238,7 @@ async def _send_and_pass(
 
 
 async def _finished(work: Coroutine[Any, Any, _T]) -> _T:
-    """Await something that a cancellation does not interrupt: it waits until that is done."""
+    """Run to completion even if the caller is cancelled; then raise the cancellation."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 _ROOTS = ("topics", "copies")
-_REPAIRED_SUFFIX = ".repaired"
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -259,7 +258,7 @@ def _logs(
     *,
     roots: Sequence[str] = ("topics",),
 ) -> list[_Log]:
-    """The logs that are in one of these directories. Raises NotFound where none is wanted."""
+    """The chosen logs that are in one of these directories. Raises NotFound if there is none."""
     _check_is_data(data)
     topics = data / "topics"
     known = _checkpoints(filesystem, data)
@@ -302,10 +301,12 @@ def _copies(
 
 
 def _partitions(filesystem: Filesystem, topics: Path) -> Iterator[tuple[str, int]]:
+    from millstream.storage.mirrored_log import REPAIRED_SUFFIX
+
     for name in filesystem.directories(str(topics)):
         found = filesystem.directories(str(topics / name))
         # An interrupted repair may have left nothing else.
-        numbers = {each.removesuffix(_REPAIRED_SUFFIX) for each in found}
+        numbers = {each.removesuffix(REPAIRED_SUFFIX) for each in found}
         for number in sorted(numbers, key=_as_number):
             if number.isdigit():
                 yield name, int(number)

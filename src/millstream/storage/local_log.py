@@ -486,7 +486,7 @@ class LocalLog:
         """Rename the files of segments that leave the log; returns their new paths."""
         paths: list[str] = []
         if doomed and doomed[-1].next_offset > self._start_offset:
-            # Lest they be missed at the next start. A full disk is no reason to keep them.
+            # Otherwise the next start reports them as missing. A full disk must not stop deletion.
             try:
                 write_log_start(self._filesystem, self._directory, doomed[-1].next_offset)
             except OSError as error:

@@ -52,7 +52,7 @@ class ClientLog:
         if count.lines <= LINES_PER_MINUTE:
             logger.log(level, message, values, exc_info=exc_info)
             return
-        # As text: an error, or its traceback, would keep all of a request in memory.
+        # Stored as text: the traceback of an error would keep the whole request in memory.
         told = {name: _told(value) for name, value in values.items()}
         count.last = (logger, level, message, told)
         if self._timer is None:

@@ -388,14 +388,19 @@ def test_records_are_deleted_up_to_an_offset() -> None:
 # --- what other ways of making logs left behind
 
 
-def test_own_topic_that_the_catalog_lost_is_adopted_with_its_own_settings(tmp_path: Path) -> None:
-    directory = DataDirectory(
+def data_directory(path: Path) -> DataDirectory:
+    """One that no broker has written a catalog to."""
+    return DataDirectory(
         LocalFilesystem(),
-        str(tmp_path),
+        str(path),
         storage=StorageSettings(),
         defaults=LogSettings(),
         clock=ManualClock(),
     )
+
+
+def test_own_topic_that_the_catalog_lost_is_adopted_with_its_own_settings(tmp_path: Path) -> None:
+    directory = data_directory(tmp_path)
     directory.create("__consumer_offsets", 0)
     directory.close()
 
@@ -412,13 +417,7 @@ def test_topic_that_no_catalog_knew_is_adopted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "millstream")
-    directory = DataDirectory(
-        LocalFilesystem(),
-        str(tmp_path),
-        storage=StorageSettings(),
-        defaults=LogSettings(),
-        clock=ManualClock(),
-    )
+    directory = data_directory(tmp_path)
     append(directory.create("orders", 2), batch_of(b"a"))
     directory.close()
     (tmp_path / "topics" / "not a name").mkdir()

@@ -134,7 +134,7 @@ class Connection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
-            return  # what follows a body is not looked at, and has no bounds
+            return  # trailers are ignored: nothing bounds their size
         if len(self.headers) >= _MOST_HEADERS:
             told = f"more than {_MOST_HEADERS} headers"
             self._refusal = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, told)
@@ -197,7 +197,7 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _tell_running(self) -> None:
-        """Let a request write nothing more: uvicorn tells the last one that came, not the first."""
+        """Stop the running request from writing: uvicorn stops only the newest pipelined one."""
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()

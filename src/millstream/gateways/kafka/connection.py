@@ -60,7 +60,7 @@ _OLDEST_FETCH, _NEWEST_FETCH = fetch.VERSIONS
 # Then other connections have their turn, and signals. Those that only bring records are cheap, and
 # are not counted.
 _TURN_REQUESTS = 20
-# It is not admitted like others, and holds two short texts.
+# ApiVersions is answered without admission; a real request holds two short strings.
 _API_VERSIONS_BYTES = 16 << 10
 # They wait for other members of a group.
 _WAITING = {join_group.API_KEY, sync_group.API_KEY}

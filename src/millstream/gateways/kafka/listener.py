@@ -83,7 +83,7 @@ class Door:
     new_fetch: Callable[[FetchRequest, int, int, Topics, int], Fetch] = staticmethod(Fetch)
 
     async def repack(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something for one connection after the other: each may unpack much."""
+        """Repack for one connection at a time: each may need much memory."""
         try:
             async with self._repacking:
                 await work

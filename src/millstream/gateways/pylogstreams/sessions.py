@@ -136,7 +136,7 @@ class Sessions:
                 kind=type(error).__name__,
                 host="",
             )
-            # For a client that is gone it is not tried for ever.
+            # Do not retry forever for a client that has disconnected.
             if session.holder is not None:
                 session.dirty.update(taken.intersection(session.positions))
                 self._mark(session)
